@@ -131,16 +131,22 @@ def _replace_value(arrays: _Arrays, value: float) -> _Arrays:
     return arrays
 
 
-def _make_case(change: Callable[[_Arrays], Any], *, queries: bool = False) -> tuple[Change, bool]:
+def _make_case(
+    change: Callable[[_Arrays], Any], *, changes_queries: bool = False
+) -> tuple[Change, bool]:
     """Return a test case in which ``change`` is applied to the training sets.
 
-    If ``queries`` is True, it is also applied to the queries.
+    If ``changes_queries`` is True, it is also applied to the queries.
     """
 
     def apply(sets: Any, y: Any, new: Any) -> tuple[Any, Any, Any]:
         changed_sets = change([np.array(rows) for rows in sets])
         labels = y[: len(changed_sets)] if isinstance(changed_sets, list) else y
-        return changed_sets, labels, change([np.array(rows) for rows in new]) if queries else new
+        return (
+            changed_sets,
+            labels,
+            change([np.array(rows) for rows in new]) if changes_queries else new,
+        )
 
     return apply, False
 
@@ -157,22 +163,24 @@ _CASES: dict[str, tuple[Change, bool]] = {
     "one_vector_flat": _make_case(lambda a: _replace_set(a, 7, a[7][0])),
     "text": _make_case(lambda a: _replace_set(a, 8, [["a", "b", "c"]])),
     "a_number": _make_case(lambda a: 3),
-    "one_vector_in_a_set": _make_case(lambda a: _replace_set(a, 5, a[5][:1]), queries=True),
-    "one_vector_in_all": _make_case(lambda a: [rows[:1] for rows in a], queries=True),
+    "one_vector_in_a_set": _make_case(lambda a: _replace_set(a, 5, a[5][:1]), changes_queries=True),
+    "one_vector_in_all": _make_case(lambda a: [rows[:1] for rows in a], changes_queries=True),
     "equal_sets": _make_case(lambda a: [*a[:15], *a[:15], *a[30:]]),
     "vectors_repeated": _make_case(
-        lambda a: [np.repeat(rows[:1], 4, axis=0) for rows in a], queries=True
+        lambda a: [np.repeat(rows[:1], 4, axis=0) for rows in a], changes_queries=True
     ),
     "constant_feature": _make_case(
-        lambda a: [np.insert(r, 1, 5.0, axis=1) for r in a], queries=True
+        lambda a: [np.insert(r, 1, 5.0, axis=1) for r in a], changes_queries=True
     ),
-    "integers": _make_case(lambda a: [np.rint(10 * r).astype(np.int64) for r in a], queries=True),
+    "integers": _make_case(
+        lambda a: [np.rint(10 * r).astype(np.int64) for r in a], changes_queries=True
+    ),
     "fewer_vectors_than_features": _make_case(
-        lambda a: [np.tile(rows[:4], (1, 10)) for rows in a], queries=True
+        lambda a: [np.tile(rows[:4], (1, 10)) for rows in a], changes_queries=True
     ),
-    "scale_1e-8": _make_case(lambda a: [1e-8 * rows for rows in a], queries=True),
-    "scale_1e8": _make_case(lambda a: [1e8 * rows for rows in a], queries=True),
-    "far_from_zero": _make_case(lambda a: [rows + 1e6 for rows in a], queries=True),
+    "scale_1e-8": _make_case(lambda a: [1e-8 * rows for rows in a], changes_queries=True),
+    "scale_1e8": _make_case(lambda a: [1e8 * rows for rows in a], changes_queries=True),
+    "far_from_zero": _make_case(lambda a: [rows + 1e6 for rows in a], changes_queries=True),
 }
 
 

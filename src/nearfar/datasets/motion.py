@@ -48,8 +48,8 @@ def motion_histograms(
     :math:`h \times w` blocks, and the remaining flow vectors of each block are counted in m bins
     by direction. The result is one vector of :math:`p = mhw` counts per pair of frames.
 
-    By default, only directions are counted, because the length of the flow also depends on the size
-    and distance of the moving object. Therefore these vectors do not distinguish walking from
+    By default, only directions are counted, because the norm of a flow vector also depends on the
+    size and distance of the moving object. Therefore these vectors do not distinguish walking from
     running.
 
     Parameters
@@ -143,14 +143,14 @@ def optical_flow(
 ) -> Floats32:
     r"""Estimate the dense optical flow from one image to the next (Lucas and Kanade).
 
-    The sums run over a Gaussian window around each pixel. With the image gradients :math:`g`, the
-    flow :math:`v_0` of the next coarser level, and the difference :math:`I_t` between the second
-    image, warped by :math:`v_0`, and the first, the flow is
+    Let :math:`g` be the image gradient, :math:`v_0` the flow of the next coarser level, and
+    :math:`I_t` the second image, warped by :math:`v_0`, minus the first image. The flow is
 
     .. math:: v = \left(\sum g g^T + \epsilon I\right)^{-1} \sum g (g^T v_0 - I_t) ,
 
-    computed from the coarsest image of a pyramid to the finest. With the ridge :math:`\epsilon`,
-    the flow is near 0 in regions without texture, and perpendicular to straight edges.
+    where the sums run over a Gaussian window around each pixel. It is computed from the coarsest
+    image of a pyramid to the finest. With the ridge :math:`\epsilon`, the flow is near 0 in regions
+    without texture, and perpendicular to straight edges.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def optical_flow(
 def convert_to_gray(frames: ArrayLike) -> Floats32:
     """Return the frames as float32 of shape (t, height, width), scaled to values from 0 to 1.
 
-    Raises if there are fewer than two frames.
+    Raises ``ValueError`` if there are fewer than two frames.
     """
     array = np.asarray(frames)
     if array.dtype.kind not in "biuf":
@@ -243,7 +243,7 @@ def compute_threshold(norms: Floats32, rule: Threshold) -> float:
 
 
 def compute_otsu_threshold(values: ArrayLike, n_bins: int = 256) -> float:
-    """Return the threshold that splits the values into two groups with minimum variance (Otsu).
+    """Return the threshold that minimizes the variance within the two groups it separates (Otsu).
 
     >>> 2 < compute_otsu_threshold([1.0, 1.5, 2.0, 8.0, 9.0]) < 8
     True
@@ -318,7 +318,7 @@ def _halve(images: Floats32) -> Floats32:
 
 
 def _enlarge(v: Floats32, shape: Sequence[int]) -> Floats32:
-    """Double the resolution. Pixel i becomes pixel 2i."""
+    """Double the resolution. Along each axis, pixel i becomes pixels 2i and 2i + 1."""
     indices = np.ix_(
         np.arange(v.shape[0]),
         np.arange(v.shape[1]),

@@ -65,7 +65,8 @@ def dissimilarity(
     r"""Compute a dissimilarity between all pairs of Gaussians, within A or between A and B.
 
     With :math:`u = \mu_1 - \mu_2`, :math:`\Psi = \Sigma_1^{-1} + \Sigma_2^{-1}`, :math:`\Gamma =
-    (\Sigma_1 + \Sigma_2)/2` and the :math:`\lambda_k` of :math:`\Sigma_1 v = \lambda \Sigma_2 v`:
+    (\Sigma_1 + \Sigma_2)/2` and the generalized eigenvalues :math:`\lambda_k`, the solutions of
+    :math:`\Sigma_1 v = \lambda \Sigma_2 v`:
 
     ========================  ================================================================
     "kl"                      :math:`KL(1||2) = \frac12 [tr(\Sigma_2^{-1} \Sigma_1) +
@@ -76,10 +77,11 @@ def dissimilarity(
     "bhattacharyya"           :math:`d_B = \frac18 u^T \Gamma^{-1} u + \frac12 \ln (|\Gamma| /
                               \sqrt{|\Sigma_1| |\Sigma_2|})`
     "hellinger"               :math:`d_H = \sqrt{2 (1 - e^{-d_B})}`, below :math:`\sqrt 2`
-    "riemann"                 :math:`d_R = (\sum_k \ln^2 \lambda_k)^{1/2}`, of the covariances only
+    "riemann"                 :math:`d_R = (\sum_k \ln^2 \lambda_k)^{1/2}`, which does not
+                              depend on the means
     "jeffreys_riemann"        :math:`d_{JR} = \sqrt{u^T \Psi u} + d_R`
     "bhattacharyya_riemann"   :math:`d_{BR} = \sqrt{u^T \Gamma^{-1} u} + d_R`
-    "mean"                    :math:`\|u\|`, of the means only
+    "mean"                    :math:`\|u\|`, which does not depend on the covariances
     "sqrt_kl",                the square roots of "kl", "jeffreys" and "bhattacharyya"
     "sqrt_jeffreys",
     "sqrt_bhattacharyya"
@@ -92,11 +94,11 @@ def dissimilarity(
     B : Gaussians, default=None
         Gaussians, one per column of the result. None means A.
     metric : str or list of str, default="bhattacharyya_riemann"
-        Name of the dissimilarity, or a list of names. A list is computed in one pass over the
-        pairs.
+        Name of the dissimilarity, or a list of names. All dissimilarities in a list are computed
+        in one pass over the pairs.
     method : {"auto", "dense", "low_rank"}, default="auto"
-        "dense" uses the covariances. "low_rank" uses low-rank factors plus ridge, which both A and
-        B must store. "auto" selects "low_rank" if it is possible and faster.
+        "dense" uses the covariances. "low_rank" uses low-rank factors plus a ridge, which both A
+        and B must store. "auto" selects "low_rank" if it is possible and faster.
     n_jobs : int or None, default=None
         Number of threads. None means 1 and -1 means all cores.
     chunks : int, default=None
@@ -105,7 +107,7 @@ def dissimilarity(
 
     Returns
     -------
-    ndarray of shape (n_A, n_B), or dict of them
+    ndarray of shape (n_A, n_B), or dict of such arrays
         Dissimilarities in float64, or a dict by name if ``metric`` is a list. Without B, the result
         is exactly symmetric (except for "kl" and "sqrt_kl"). It is exactly zero for equal
         Gaussians. With ``chunks``, the results are dask arrays.
@@ -127,13 +129,14 @@ def dissimilarity(
 
     *Choice*: use "bhattacharyya_riemann" on scaled data, "riemann" to ignore means, and "mean" to
     ignore covariances. "hellinger" is the only one whose kernel is always positive definite, but
-    with many features it is almost the same for all pairs. "jeffreys" is the cheapest, and is
-    dominated by the direction in which the covariances differ most.
+    with many features its values are almost the same for all pairs. "jeffreys" is the cheapest, and
+    is dominated by the direction in which the covariances differ most.
 
-    *Cost* for N pairs: :math:`O(N p^3)`. "riemann" computes eigenvalues for each pair (about 5 to
-    10 times as long as the others), "bhattacharyya" one Cholesky factorization, and "kl" and
-    "jeffreys" a matrix product. With factors of rank r, the cost is :math:`O(N (r^3 + p r^2))`.
-    Memory: the result, a few copies of A and B, and a few megabytes of temporary arrays per thread.
+    *Cost* for N pairs: :math:`O(N p^3)`. "riemann" computes eigenvalues for each pair, which takes
+    about 5 to 10 times as long as the other dissimilarities. "bhattacharyya" computes one Cholesky
+    factorization per pair, and "kl" and "jeffreys" one matrix product. With factors of rank r, the
+    cost is :math:`O(N (r^3 + p r^2))`. Memory: the result, a few copies of A and B, and a few
+    megabytes of temporary arrays per thread.
 
     References
     ----------
@@ -181,38 +184,43 @@ class _Formula(NamedTuple):
     is_symmetric: bool = True
 
 
-def _compute_kl(t: Terms, p: int) -> Matrix:
-    return np.maximum(t["trace_ab"] + t["quad_b"] - p + t["log_ratio"], 0) / 2
+def _compute_kl(terms: Terms, p: int) -> Matrix:
+    return np.maximum(terms["trace_ab"] + terms["quad_b"] - p + terms["log_ratio"], 0) / 2
 
 
-def _compute_jeffreys(t: Terms, p: int) -> Matrix:
-    traces = t["trace_ab"] + t["trace_ba"] - 2 * p
-    return (np.maximum(traces, 0) + _clip_negative(t["quad_a"]) + _clip_negative(t["quad_b"])) / 2
+def _compute_jeffreys(terms: Terms, p: int) -> Matrix:
+    traces = terms["trace_ab"] + terms["trace_ba"] - 2 * p
+    return (
+        np.maximum(traces, 0) + _clip_negative(terms["quad_a"]) + _clip_negative(terms["quad_b"])
+    ) / 2
 
 
-def _compute_bhattacharyya(t: Terms, p: int) -> Matrix:
-    return _clip_negative(t["quad_mean"]) / 8 + _clip_negative(t["log_mean"]) / 2
+def _compute_bhattacharyya(terms: Terms, p: int) -> Matrix:
+    return _clip_negative(terms["quad_mean"]) / 8 + _clip_negative(terms["log_mean"]) / 2
 
 
-def _compute_hellinger(t: Terms, p: int) -> Matrix:
+def _compute_hellinger(terms: Terms, p: int) -> Matrix:
     # expm1 is accurate for pairs with a small dissimilarity.
-    return np.sqrt(-2 * np.expm1(-_compute_bhattacharyya(t, p)))
+    return np.sqrt(-2 * np.expm1(-_compute_bhattacharyya(terms, p)))
 
 
-def _get_riemann(t: Terms, p: int) -> Matrix:
-    return t["riemann"]
+def _get_riemann(terms: Terms, p: int) -> Matrix:
+    return terms["riemann"]
 
 
-def _compute_jeffreys_riemann(t: Terms, p: int) -> Matrix:
-    return np.sqrt(_clip_negative(t["quad_a"]) + _clip_negative(t["quad_b"])) + t["riemann"]
+def _compute_jeffreys_riemann(terms: Terms, p: int) -> Matrix:
+    return (
+        np.sqrt(_clip_negative(terms["quad_a"]) + _clip_negative(terms["quad_b"]))
+        + terms["riemann"]
+    )
 
 
-def _compute_bhattacharyya_riemann(t: Terms, p: int) -> Matrix:
-    return np.sqrt(_clip_negative(t["quad_mean"])) + t["riemann"]
+def _compute_bhattacharyya_riemann(terms: Terms, p: int) -> Matrix:
+    return np.sqrt(_clip_negative(terms["quad_mean"])) + terms["riemann"]
 
 
-def _get_mean_distance(t: Terms, p: int) -> Matrix:
-    return t["distance"]
+def _get_mean_distance(terms: Terms, p: int) -> Matrix:
+    return terms["distance"]
 
 
 def _clip_negative(values: Matrix) -> Matrix:
@@ -220,30 +228,30 @@ def _clip_negative(values: Matrix) -> Matrix:
     return np.maximum(values, 0)
 
 
-def _name_terms(*names: str) -> frozenset[str]:
+def _make_term_set(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-_JEFFREYS_TERMS = _name_terms("trace_ab", "trace_ba", "quad_a", "quad_b")
-_BHATTACHARYYA_TERMS = _name_terms("quad_mean", "log_mean")
+_JEFFREYS_TERMS = _make_term_set("trace_ab", "trace_ba", "quad_a", "quad_b")
+_BHATTACHARYYA_TERMS = _make_term_set("quad_mean", "log_mean")
 _FORMULAS = {
-    "kl": _Formula(_name_terms("trace_ab", "quad_b", "log_ratio"), _compute_kl, False),
+    "kl": _Formula(_make_term_set("trace_ab", "quad_b", "log_ratio"), _compute_kl, False),
     "jeffreys": _Formula(_JEFFREYS_TERMS, _compute_jeffreys),
     "bhattacharyya": _Formula(_BHATTACHARYYA_TERMS, _compute_bhattacharyya),
     "hellinger": _Formula(_BHATTACHARYYA_TERMS, _compute_hellinger),
-    "riemann": _Formula(_name_terms("riemann"), _get_riemann),
+    "riemann": _Formula(_make_term_set("riemann"), _get_riemann),
     "jeffreys_riemann": _Formula(
-        _name_terms("quad_a", "quad_b", "riemann"), _compute_jeffreys_riemann
+        _make_term_set("quad_a", "quad_b", "riemann"), _compute_jeffreys_riemann
     ),
     "bhattacharyya_riemann": _Formula(
-        _name_terms("quad_mean", "riemann"), _compute_bhattacharyya_riemann
+        _make_term_set("quad_mean", "riemann"), _compute_bhattacharyya_riemann
     ),
-    "mean": _Formula(_name_terms("distance"), _get_mean_distance),
+    "mean": _Formula(_make_term_set("distance"), _get_mean_distance),
 }
 for _name in ("kl", "jeffreys", "bhattacharyya"):
     _formula = _FORMULAS[_name]
     _FORMULAS[f"sqrt_{_name}"] = _formula._replace(
-        compute=lambda t, p, root=_formula.compute: np.sqrt(root(t, p))  # type: ignore[misc]
+        compute=lambda terms, p, compute=_formula.compute: np.sqrt(compute(terms, p))  # type: ignore[misc]
     )
 
 #: Names of all dissimilarities.
@@ -251,16 +259,16 @@ METRICS = tuple(_FORMULAS)
 
 
 class _Side(NamedTuple):
-    """Means of Gaussians, and the data from which terms with covariances are computed."""
+    """The Gaussians of the rows or of the columns: their means and the prepared covariances."""
 
     means: Matrix
     # Equal Gaussians have the same number.
     numbers: Indices
     # A DenseSide, a LowRankSide, or None if only the means are used.
-    prepared: Any
+    covariance_data: Any
 
     def select_rows(self, rows: slice) -> _Side:
-        prepared = None if self.prepared is None else self.prepared[rows]
+        prepared = None if self.covariance_data is None else self.covariance_data[rows]
         return _Side(self.means[rows], self.numbers[rows], prepared)
 
 
@@ -284,22 +292,24 @@ def _prepare_sides(
     A: Gaussians, B: Gaussians | None, names: Sequence[str], method: PairMethod
 ) -> tuple[_Side, _Side]:
     """Convert A and B to common coordinates, which depend on B (or on A if B is None)."""
-    columns = A if B is None else B
+    column_gaussians = A if B is None else B
     known: dict[bytes, int] = {}
     row_numbers = _number_distinct(A, known)
     column_numbers = row_numbers if B is None else _number_distinct(B, known)
     if set(names) <= {"mean"}:
-        return _Side(A.means, row_numbers, None), _Side(columns.means, column_numbers, None)
+        return _Side(A.means, row_numbers, None), _Side(
+            column_gaussians.means, column_numbers, None
+        )
     # Several threads would slow down the small matrix products.
     with use_one_blas_thread():
         if method == "low_rank":
-            center = columns.means.mean(axis=0)
-            column_side: Any = LowRankSide.from_gaussians(columns, center)
+            center = column_gaussians.means.mean(axis=0)
+            column_side: Any = LowRankSide.from_gaussians(column_gaussians, center)
             row_side = column_side if B is None else LowRankSide.from_gaussians(A, center)
         else:
-            factors = columns.cholesky()
-            frame = Frame.from_gaussians(columns, factors)
-            column_side = DenseSide.from_gaussians(columns, frame, factors)
+            factors = column_gaussians.cholesky()
+            frame = Frame.from_gaussians(column_gaussians, factors)
+            column_side = DenseSide.from_gaussians(column_gaussians, frame, factors)
             row_side = (
                 column_side if B is None else DenseSide.from_gaussians(A, frame, A.cholesky())
             )
@@ -308,7 +318,7 @@ def _prepare_sides(
             raise ValueError(_OVERFLOW_MESSAGE.format("The distance"))
     return (
         _Side(A.means, row_numbers, row_side),
-        _Side(columns.means, column_numbers, column_side),
+        _Side(column_gaussians.means, column_numbers, column_side),
     )
 
 
@@ -317,37 +327,37 @@ def _compute_matrices(
 ) -> dict[str, Matrix]:
     """Return the matrix of all pairs for each named dissimilarity."""
     n, m = len(A.means), len(B.means)
-    # Tasks are blocks of rows, so the computation is faster with fewer rows than columns. KL is not
-    # symmetric and cannot be transposed.
+    # Tasks are blocks of rows. Few long rows are faster than many short rows, so exchange A and B
+    # if A is larger. KL is not symmetric and cannot be transposed.
     if not b_is_a and should_transpose(n, m) and not any(name.endswith("kl") for name in names):
-        transposed = _compute_matrices(B, A, names, False, n_threads)
-        return {name: np.ascontiguousarray(D.T) for name, D in transposed.items()}
+        transposed_matrices = _compute_matrices(B, A, names, False, n_threads)
+        return {name: np.ascontiguousarray(D.T) for name, D in transposed_matrices.items()}
     term_names = frozenset().union(*(_FORMULAS[name].terms for name in names))
-    pairs = _pair_sides(A.prepared, B.prepared)
+    pairs = _pair_sides(A.covariance_data, B.covariance_data)
     uses_all_columns = not b_is_a or not all(_FORMULAS[name].is_symmetric for name in names)
     matrices = {name: np.zeros((n, m)) for name in names}
-    block_rows = (
+    rows_per_block = (
         min(_MAX_ROWS_PER_TASK, max(1, n // (8 * n_threads)))
         if term_names & COSTLY or n_threads > 1
         else _MAX_ROWS_PER_TASK
     )
 
     def compute_block(start: int) -> None:
-        block = slice(start, min(start + block_rows, n))
-        first = 0 if uses_all_columns else start
+        block = slice(start, min(start + rows_per_block, n))
+        first_column = 0 if uses_all_columns else start
         terms: Terms = {}
         if pairs is not None:
-            terms = pairs.compute_terms(block, first, term_names - {"distance"}, b_is_a)
+            terms = pairs.compute_terms(block, first_column, term_names - {"distance"}, b_is_a)
         if "distance" in term_names:
-            terms["distance"] = cdist(A.means[block], B.means[first:])
+            terms["distance"] = cdist(A.means[block], B.means[first_column:])
         p = A.means.shape[1]
         # Rounding errors of equal Gaussians would be visible in square roots.
-        is_equal = A.numbers[block, None] == B.numbers[first:]
+        is_equal = A.numbers[block, None] == B.numbers[first_column:]
         for name in names:
             D = _FORMULAS[name].compute(terms, p)
-            matrices[name][block, first:] = np.where(is_equal, 0.0, D)
+            matrices[name][block, first_column:] = np.where(is_equal, 0.0, D)
 
-    starts = range(0, n, block_rows)
+    starts = range(0, n, rows_per_block)
     with use_one_blas_thread():
         for _ in map_in_order(compute_block, starts, n_threads):
             pass
@@ -376,18 +386,18 @@ def _mirror_upper_triangle(D: Matrix) -> None:
     for start in range(0, len(D), 256):
         block = slice(start, start + 256)
         D[block.stop :, block] = D[block, block.stop :].T
-        corner = np.triu(D[block, block], 1)
-        D[block, block] = corner + corner.T
+        upper_triangle = np.triu(D[block, block], 1)
+        D[block, block] = upper_triangle + upper_triangle.T
 
 
 def get_costly_terms(metric: str) -> frozenset[str]:
-    """Return the names of a dissimilarity's terms, or an empty set unless all terms are costly.
+    """Return the names of a dissimilarity's terms if all are costly, otherwise an empty set.
 
     >>> sorted(get_costly_terms("bhattacharyya_riemann")), sorted(get_costly_terms("jeffreys"))
     (['quad_mean', 'riemann'], [])
     """
-    names = _FORMULAS[metric].terms
-    return names if names <= COSTLY else frozenset()
+    term_names = _FORMULAS[metric].terms
+    return term_names if term_names <= COSTLY else frozenset()
 
 
 class CostlyPairs:
@@ -410,20 +420,20 @@ class CostlyPairs:
             row_side, column_side = column_side, row_side
         self._b_is_a = B is None
         with use_one_blas_thread():
-            pairs = _pair_sides(row_side.prepared, column_side.prepared)
+            pairs = _pair_sides(row_side.covariance_data, column_side.covariance_data)
         assert pairs is not None
         self._pairs = pairs
         self._numbers = row_side.numbers, column_side.numbers
 
-    def compute_terms(self, rows: slice, names: frozenset[str]) -> Terms:
+    def compute_terms(self, rows: slice, term_names: frozenset[str]) -> Terms:
         """Return the named terms of a block of rows.
 
         If B is None, the columns start at the first row of the block.
         """
         with use_one_blas_thread():
-            first = rows.start if self._b_is_a else 0
-            terms = self._pairs.compute_terms(rows, first, names, self._b_is_a)
-        is_equal = self._numbers[0][rows, None] == self._numbers[1][first:]
+            first_column = rows.start if self._b_is_a else 0
+            terms = self._pairs.compute_terms(rows, first_column, term_names, self._b_is_a)
+        is_equal = self._numbers[0][rows, None] == self._numbers[1][first_column:]
         return {name: np.where(is_equal, 0.0, values) for name, values in terms.items()}
 
 
@@ -437,8 +447,8 @@ def combine_costly_terms(
 ) -> Matrix:
     """Compute the dissimilarities of all pairs from their costly terms.
 
-    With `b_is_a`, only terms above the diagonal are used. With `is_transposed`, the rows and
-    columns of the terms are exchanged.
+    With `b_is_a`, only terms above the diagonal are used. With `is_transposed`, the rows of
+    the terms belong to B, and the result is transposed.
     """
     # Formulas with only costly terms do not use the number of features, so 0 is passed. Copy the
     # result, because it can share memory with the terms.
@@ -454,37 +464,37 @@ def _compute_on_dask(
     A: _Side, B: _Side, names: Sequence[str], b_is_a: bool, chunks: int
 ) -> dict[str, Any]:
     """Return the matrices of all pairs as dask arrays."""
-    dask, array = import_optional("dask", "dask"), import_optional("dask.array", "dask")
+    dask, dask_array = import_optional("dask", "dask"), import_optional("dask.array", "dask")
 
     def split(side: _Side) -> list[_Side]:
         return [side.select_rows(slice(s, s + chunks)) for s in range(0, len(side.means), chunks)]
 
     row_sides, column_sides = split(A), split(B)
-    rows = [dask.delayed(side) for side in row_sides]
-    columns = rows if b_is_a else [dask.delayed(side) for side in column_sides]
-    block = dask.delayed(_compute_block, pure=True)
+    delayed_rows = [dask.delayed(side) for side in row_sides]
+    delayed_columns = delayed_rows if b_is_a else [dask.delayed(side) for side in column_sides]
+    compute_delayed_block = dask.delayed(_compute_block, pure=True)
     tasks: dict[tuple[int, int], Any] = {}
-    symmetric = b_is_a and all(_FORMULAS[name].is_symmetric for name in names)
-    for i, a in enumerate(rows):
-        for j, b in enumerate(columns):
-            if symmetric and j < i:
+    is_symmetric = b_is_a and all(_FORMULAS[name].is_symmetric for name in names)
+    for i, a in enumerate(delayed_rows):
+        for j, b in enumerate(delayed_columns):
+            if is_symmetric and j < i:
                 continue
-            tasks[i, j] = block(a, b, tuple(names), b_is_a and i == j)
+            tasks[i, j] = compute_delayed_block(a, b, tuple(names), b_is_a and i == j)
     arrays = {}
     for name in names:
         grid = [
             [
-                _get_block(array, tasks, i, j, name, row_sides, column_sides)
+                _get_block(dask_array, tasks, i, j, name, row_sides, column_sides)
                 for j in range(len(column_sides))
             ]
             for i in range(len(row_sides))
         ]
-        arrays[name] = array.block(grid)
+        arrays[name] = dask_array.block(grid)
     return arrays
 
 
 def _get_block(
-    array: Any, tasks: Any, i: int, j: int, name: str, row_sides: Any, column_sides: Any
+    dask_array: Any, tasks: Any, i: int, j: int, name: str, row_sides: Any, column_sides: Any
 ) -> Any:
     is_computed = (i, j) in tasks
     key, sides = (
@@ -493,7 +503,7 @@ def _get_block(
         else ((j, i), (row_sides[j], column_sides[i]))
     )
     shape = tuple(len(side.means) for side in sides)
-    block = array.from_delayed(tasks[key][name], shape, dtype=np.float64)
+    block = dask_array.from_delayed(tasks[key][name], shape, dtype=np.float64)
     return block if is_computed else block.T
 
 
@@ -510,8 +520,10 @@ def _check_metrics(metric: Any) -> list[str]:
         )
     for name in names:
         if name not in METRICS:
-            close = suggest_name(name, METRICS)
-            raise ValueError(f"metric must be one of {join_names(METRICS)}; got {name!r}.{close}")
+            suggestion = suggest_name(name, METRICS)
+            raise ValueError(
+                f"metric must be one of {join_names(METRICS)}; got {name!r}.{suggestion}"
+            )
     return names
 
 
@@ -525,15 +537,19 @@ def _check_gaussians(value: Any, name: str) -> None:
 
 
 def _select_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> PairMethod:
-    columns = A if B is None else B
-    fits = A.is_low_rank and columns.is_low_rank and A.rank + columns.rank <= A.n_features
-    if method == "low_rank" and not fits:
+    column_gaussians = A if B is None else B
+    is_possible = (
+        A.is_low_rank
+        and column_gaussians.is_low_rank
+        and A.rank + column_gaussians.rank <= A.n_features
+    )
+    if method == "low_rank" and not is_possible:
         raise ValueError(
             'method="low_rank" needs A and B with stored factors whose ranks add up to at most '
             f"{A.n_features}, the number of features. Pass storage='low_rank' when you create A "
             "and B."
         )
     if method == "auto":
-        pays = is_low_rank_cheaper(max(A.rank, columns.rank), A.n_features)
-        return "low_rank" if fits and pays else "dense"
+        is_faster = is_low_rank_cheaper(max(A.rank, column_gaussians.rank), A.n_features)
+        return "low_rank" if is_possible and is_faster else "dense"
     return method

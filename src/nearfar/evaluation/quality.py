@@ -43,8 +43,8 @@ def local_continuity(
     over the pairs (i, j) with j among the nearest neighbors of i in X.
 
     A few pairs can dominate the result. Where a manifold nearly touches itself, a correct unfolding
-    separates neighbors, and 0.2% of such pairs decreased the value from 0.99 to 0.56 on a Swiss
-    roll. Compare the result with the value for ``without_stretched=0.01``.
+    moves some neighbors far apart. On a Swiss roll, 0.2% of such pairs decreased the result from
+    0.99 to 0.56. Compare the result with the value for ``without_stretched=0.01``.
 
     Cost: one neighbor search, at most O(n² p).
 
@@ -83,9 +83,9 @@ def local_continuity(
     >>> round(local_continuity(arc, angle[:, None], n_neighbors=5), 3)
     1.0
     """
-    inputs, outputs = _check_inputs(X, Y, n_neighbors, without_stretched)
-    lengths, near = kneighbors(inputs, n_neighbors=n_neighbors)
-    return _compute_agreement(lengths, _compute_lengths(outputs, near), without_stretched)
+    inputs, outputs = _check_embedding(X, Y, n_neighbors, without_stretched)
+    distances, neighbors = kneighbors(inputs, n_neighbors=n_neighbors)
+    return _compute_agreement(distances, _compute_distances(outputs, neighbors), without_stretched)
 
 
 def local_trust(
@@ -130,9 +130,9 @@ def local_trust(
     >>> local_trust(line, np.abs(line), n_neighbors=4) < 0.3
     True
     """
-    inputs, outputs = _check_inputs(X, Y, n_neighbors, without_stretched)
-    lengths, near = kneighbors(outputs, n_neighbors=n_neighbors)
-    return _compute_agreement(lengths, _compute_lengths(inputs, near), without_stretched)
+    inputs, outputs = _check_embedding(X, Y, n_neighbors, without_stretched)
+    distances, neighbors = kneighbors(outputs, n_neighbors=n_neighbors)
+    return _compute_agreement(distances, _compute_distances(inputs, neighbors), without_stretched)
 
 
 def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> float:
@@ -169,10 +169,10 @@ def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15)
     >>> neighborhood_intersection(X, -3 * X[:, ::-1], n_neighbors=5)
     1.0
     """
-    inputs, outputs = _check_inputs(X, Y, n_neighbors)
+    inputs, outputs = _check_embedding(X, Y, n_neighbors)
     _, near_inputs = kneighbors(inputs, n_neighbors=n_neighbors)
     _, near_outputs = kneighbors(outputs, n_neighbors=n_neighbors)
-    return float(_find_shared(near_inputs, near_outputs).mean())
+    return float(_find_shared_neighbors(near_inputs, near_outputs).mean())
 
 
 def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> float:
@@ -184,7 +184,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     where :math:`r(i, j)` is the rank of j among the rows, ordered by their distance from i in X
     with ties broken by index. ``rank_trustworthiness(Y, X)`` is the continuity of Venna and Kaski.
 
-    Cost: O(n² (p + r)) for the distances in p input and r output columns, and a sort of n numbers
+    Cost: O(n² (p + q)) for the distances in p input and q output columns, and a sort of n numbers
     per row, in blocks of rows.
 
     Parameters
@@ -218,18 +218,20 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     >>> rank_trustworthiness(X, X, n_neighbors=5)
     1.0
     """
-    inputs, outputs = _check_inputs(X, Y, n_neighbors)
+    inputs, outputs = _check_embedding(X, Y, n_neighbors)
     n = len(inputs)
     if 2 * n_neighbors >= n:
         raise ValueError(
             f"n_neighbors={n_neighbors} must be less than half the number of rows, {n}."
         )
-    _, near = kneighbors(outputs, n_neighbors=n_neighbors)
-    centered = inputs - inputs.mean(axis=0)
+    _, neighbors = kneighbors(outputs, n_neighbors=n_neighbors)
+    centered_inputs = inputs - inputs.mean(axis=0)
     excess = 0
     for block in split_rows(n, 24 * n, max_rows=512):
         excess += int(
-            np.maximum(_compute_ranks(centered, block, near[block]) - n_neighbors, 0).sum()
+            np.maximum(
+                _compute_ranks(centered_inputs, block, neighbors[block]) - n_neighbors, 0
+            ).sum()
         )
     return 1.0 - excess * 2.0 / (n * n_neighbors * (2 * n - 3 * n_neighbors - 1))
 
@@ -268,15 +270,15 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
     >>> embedding_quality(X, 2 * X)["intersection"]
     1.0
     """
-    inputs, outputs = _check_inputs(X, Y, n_neighbors)
+    inputs, outputs = _check_embedding(X, Y, n_neighbors)
     input_neighbors, output_neighbors = (
         kneighbors(points, n_neighbors=n_neighbors) for points in (inputs, outputs)
     )
     return _compute_measures(
         input_neighbors,
         output_neighbors,
-        _compute_lengths(outputs, input_neighbors[1]),
-        _compute_lengths(inputs, output_neighbors[1]),
+        _compute_distances(outputs, input_neighbors[1]),
+        _compute_distances(inputs, output_neighbors[1]),
     )
 
 
@@ -292,15 +294,15 @@ def dissimilarity_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> 
     >>> dissimilarity_quality(cdist(X, X), 2 * X)["intersection"]
     1.0
     """
-    pairs = np.array(D, dtype=np.float64)
-    _, outputs = _check_inputs(pairs, Y, n_neighbors)
-    np.fill_diagonal(pairs, np.inf)
-    rows = np.argsort(pairs, axis=1, kind="stable")[:, :n_neighbors]
-    input_neighbors = np.take_along_axis(pairs, rows, axis=1), rows
+    dissimilarities = np.array(D, dtype=np.float64)
+    _, outputs = _check_embedding(dissimilarities, Y, n_neighbors)
+    np.fill_diagonal(dissimilarities, np.inf)
+    neighbors = np.argsort(dissimilarities, axis=1, kind="stable")[:, :n_neighbors]
+    input_neighbors = np.take_along_axis(dissimilarities, neighbors, axis=1), neighbors
     output_neighbors = kneighbors(outputs, n_neighbors=n_neighbors)
-    input_lengths = np.take_along_axis(pairs, output_neighbors[1], axis=1)
+    input_distances = np.take_along_axis(dissimilarities, output_neighbors[1], axis=1)
     return _compute_measures(
-        input_neighbors, output_neighbors, _compute_lengths(outputs, rows), input_lengths
+        input_neighbors, output_neighbors, _compute_distances(outputs, neighbors), input_distances
     )
 
 
@@ -314,8 +316,8 @@ def held_out_quality(
     """Return quality measures of an embedding for new rows that were not used to fit it.
 
     The neighbors of a new row are searched among the fitted rows, in the inputs and in the outputs.
-    The result shows how well the embedding generalizes: fitting the training rows closely does not
-    improve it by itself.
+    The result shows how well the embedding generalizes. A close fit to the training rows alone
+    does not improve it.
 
     Cost: O(m n (p + r)) for m new rows and r components, in blocks of rows, plus O(m n l) for the
     ranks of l neighbors.
@@ -352,45 +354,45 @@ def held_out_quality(
     >>> quality["intersection"] > 0.98
     True
     """
-    inputs, outputs = _check_inputs(X, Y, n_neighbors)
+    inputs, outputs = _check_embedding(X, Y, n_neighbors)
     new_inputs = check_array(X_new, dtype=[np.float64, np.float32], input_name="X_new")
     new_outputs = check_array(Y_new, dtype=[np.float64, np.float32], input_name="Y_new")
     if len(new_inputs) != len(new_outputs):
         raise ValueError(
             f"X_new has {len(new_inputs)} rows but Y_new has {len(new_outputs)}; they must match."
         )
-    for name, fitted, new in (("X", inputs, new_inputs), ("Y", outputs, new_outputs)):
-        if fitted.shape[1] != new.shape[1]:
+    for name, fitted_rows, new_rows in (("X", inputs, new_inputs), ("Y", outputs, new_outputs)):
+        if fitted_rows.shape[1] != new_rows.shape[1]:
             raise ValueError(
-                f"{name} has {fitted.shape[1]} columns but {name}_new has {new.shape[1]}; they "
-                "must match."
+                f"{name} has {fitted_rows.shape[1]} columns but {name}_new has "
+                f"{new_rows.shape[1]}; they must match."
             )
     input_neighbors = kneighbors(inputs, new_inputs, n_neighbors=n_neighbors)
     output_neighbors = kneighbors(outputs, new_outputs, n_neighbors=n_neighbors)
-    output_lengths = _compute_lengths(outputs, input_neighbors[1], new_outputs)
-    input_lengths = _compute_lengths(inputs, output_neighbors[1], new_inputs)
-    return _compute_measures(input_neighbors, output_neighbors, output_lengths, input_lengths) | {
-        "rank_trust": _compute_new_rank_trust(inputs, new_inputs, output_neighbors[1])
-    }
+    output_distances = _compute_distances(outputs, input_neighbors[1], new_outputs)
+    input_distances = _compute_distances(inputs, output_neighbors[1], new_inputs)
+    return _compute_measures(
+        input_neighbors, output_neighbors, output_distances, input_distances
+    ) | {"rank_trust": _compute_rank_trust_of_new_rows(inputs, new_inputs, output_neighbors[1])}
 
 
 def compute_intersections(
     X: NDArray[Any],
     Y: NDArray[Any],
-    counts: Sequence[int],
+    neighbor_counts: Sequence[int],
     queries: tuple[NDArray[Any], NDArray[Any]] | Indices,
 ) -> dict[int, float]:
     """Return :func:`neighborhood_intersection` for several numbers of neighbors.
 
-    X and Y are the inputs and outputs of the fitted rows, among which neighbors are searched once
-    in each space. ``queries`` is either a tuple (inputs, outputs) of new rows, or indices of fitted
-    rows. A fitted row is not its own neighbor.
+    X and Y are the inputs and outputs of the fitted rows. Neighbors are searched among these rows,
+    with one search in X and one in Y. ``queries`` is either a tuple (inputs, outputs) of new rows,
+    or indices of fitted rows. A fitted row is not its own neighbor.
     """
-    max_count = max(counts)
+    max_count = max(neighbor_counts)
     if isinstance(queries, tuple):
         neighbors = [
-            kneighbors(points, new, n_neighbors=max_count)[1]
-            for points, new in zip((X, Y), queries, strict=True)
+            kneighbors(points, new_points, n_neighbors=max_count)[1]
+            for points, new_points in zip((X, Y), queries, strict=True)
         ]
     else:
         neighbors = [
@@ -398,8 +400,10 @@ def compute_intersections(
             for points in (X, Y)
         ]
     return {
-        count: float(_find_shared(neighbors[0][:, :count], neighbors[1][:, :count]).mean())
-        for count in counts
+        count: float(
+            _find_shared_neighbors(neighbors[0][:, :count], neighbors[1][:, :count]).mean()
+        )
+        for count in neighbor_counts
     }
 
 
@@ -454,12 +458,12 @@ def procrustes_error(
         check_array(item, dtype=np.float64, input_name=name) for item, name in ((U, "U"), (V, "V"))
     )
     check_consistent_length(A, B)
-    size = np.abs(A - A.mean(axis=0)).max()
-    if relative and size == 0:
+    max_deviation = np.abs(A - A.mean(axis=0)).max()
+    if relative and max_deviation == 0:
         raise ValueError(
             "All rows of U are equal, so the relative error is undefined. Pass relative=False."
         )
-    scale = max(size, np.abs(B - B.mean(axis=0)).max(), np.finfo(float).tiny)
+    scale = max(max_deviation, np.abs(B - B.mean(axis=0)).max(), np.finfo(float).tiny)
     A, B = (A - A.mean(axis=0)) / scale, (B - B.mean(axis=0)) / scale
     width = max(A.shape[1], B.shape[1])
     A, B = (np.pad(M, ((0, 0), (0, width - M.shape[1]))) for M in (A, B))
@@ -479,7 +483,7 @@ def out_of_sample_consistency(
     r"""Return how consistently an embedding places new points, compared with fitted points.
 
     Each trial splits the rows at random into A and B, which have equal size, and C. The result is
-    the ratio of two errors of :func:`procrustes_error` (not relative),
+    the ratio of two values of :func:`procrustes_error` with ``relative=False``,
 
     .. math:: \frac{err(\hat Y_C^A, \hat Y_C^B)}{err(Y_C^{AC}, Y_C^{BC})}
 
@@ -523,7 +527,7 @@ def out_of_sample_consistency(
 
     Examples
     --------
-    A linear transformation places new points as it places fitted points:
+    A linear transformation places new points in the same way as fitted points:
 
     >>> import numpy as np
     >>> from nearfar import PCA
@@ -542,27 +546,28 @@ def out_of_sample_consistency(
         raise ValueError(
             f"n_held_out={n_new} is too large for {n} rows; at least two other rows are needed."
         )
-    random = check_random_state(random_state)
-    half = (n - n_new) // 2
-    new, fitted = np.empty(n_trials), np.empty(n_trials)
+    rng = check_random_state(random_state)
+    half_size = (n - n_new) // 2
+    new_errors, fitted_errors = np.empty(n_trials), np.empty(n_trials)
     for trial in range(n_trials):
-        order = random.permutation(n)
-        C, A, B = np.split(order[: n_new + 2 * half], [n_new, n_new + half])
+        order = rng.permutation(n)
+        C, A, B = np.split(order[: n_new + 2 * half_size], [n_new, n_new + half_size])
         new_outputs = [
             clone(estimator).fit(rows[half_rows]).transform(rows[C]) for half_rows in (A, B)
         ]
         fitted_outputs = [
-            _embed_rows(estimator, rows[np.append(half_rows, C)])[half:] for half_rows in (A, B)
+            _embed_rows(estimator, rows[np.append(half_rows, C)])[half_size:]
+            for half_rows in (A, B)
         ]
-        new[trial] = procrustes_error(*new_outputs, by=by, relative=False)
-        fitted[trial] = procrustes_error(*fitted_outputs, by=by, relative=False)
+        new_errors[trial] = procrustes_error(*new_outputs, by=by, relative=False)
+        fitted_errors[trial] = procrustes_error(*fitted_outputs, by=by, relative=False)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(new == fitted, 1.0, new / fitted)
+        ratios = np.where(new_errors == fitted_errors, 1.0, new_errors / fitted_errors)
         ratio = float(1.0 / np.mean(1.0 / ratios))
-    return {"ratio": ratio, "ratios": ratios, "new": new, "fitted": fitted}
+    return {"ratio": ratio, "ratios": ratios, "new": new_errors, "fitted": fitted_errors}
 
 
-def _check_inputs(
+def _check_embedding(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int, without_stretched: float = 0.0
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     inputs = check_array(X, dtype=[np.float64, np.float32], input_name="X")
@@ -577,62 +582,66 @@ def _check_inputs(
     check_parameter("quality", "without_stretched", without_stretched, [real(0, 1)])
     if without_stretched == 1:
         raise ValueError("without_stretched=1 omits all pairs; it must be less than 1.")
-    return _rescale_tiny(inputs), _rescale_tiny(outputs)
+    return _rescale_tiny_points(inputs), _rescale_tiny_points(outputs)
 
 
-def _rescale_tiny(points: NDArray[Any]) -> NDArray[Any]:
+def _rescale_tiny_points(points: NDArray[Any]) -> NDArray[Any]:
     """Rescale tiny points so that squares do not underflow. No measure depends on the scale."""
-    size = float(np.abs(points).max())
-    return points / size if 0 < size < 1e-100 else points
+    max_abs = float(np.abs(points).max())
+    return points / max_abs if 0 < max_abs < 1e-100 else points
 
 
-def _compute_lengths(
+def _compute_distances(
     points: NDArray[Any], neighbors: Indices, queries: NDArray[Any] | None = None
 ) -> Matrix:
     """Return the distances from each query to its neighbors. By default, each row is a query."""
-    lengths = np.empty(neighbors.shape)
+    distances = np.empty(neighbors.shape)
     origins = points if queries is None else queries
     for block in split_rows(len(origins), 16 * neighbors.shape[1] * points.shape[1]):
         differences = points[neighbors[block]].astype(np.float64) - origins[block, None]
         # The norm cannot overflow, because the neighbor search rejects points that are too large.
-        lengths[block] = np.linalg.norm(differences, axis=2)
-    return lengths
+        distances[block] = np.linalg.norm(differences, axis=2)
+    return distances
 
 
 def _compute_measures(
     input_neighbors: tuple[Matrix, Indices],
     output_neighbors: tuple[Matrix, Indices],
-    output_lengths: Matrix,
-    input_lengths: Matrix,
+    output_distances: Matrix,
+    input_distances: Matrix,
 ) -> dict[str, float]:
     """Return the measures of :func:`embedding_quality`.
 
-    ``output_lengths`` are the distances, in the output, from each row to its neighbors in the
-    input. ``input_lengths`` are the distances, in the input, from each row to its neighbors in the
-    output.
+    ``output_distances`` are the distances, in the output, from each row to its neighbors in the
+    input. ``input_distances`` are the distances, in the input, from each row to its neighbors in
+    the output.
     """
     return {
-        "continuity": _compute_agreement(input_neighbors[0], output_lengths, 0.0),
+        "continuity": _compute_agreement(input_neighbors[0], output_distances, 0.0),
         "continuity_without_stretched": _compute_agreement(
-            input_neighbors[0], output_lengths, 0.01
+            input_neighbors[0], output_distances, 0.01
         ),
-        "trust": _compute_agreement(output_neighbors[0], input_lengths, 0.0),
-        "intersection": float(_find_shared(input_neighbors[1], output_neighbors[1]).mean()),
+        "trust": _compute_agreement(output_neighbors[0], input_distances, 0.0),
+        "intersection": float(
+            _find_shared_neighbors(input_neighbors[1], output_neighbors[1]).mean()
+        ),
     }
 
 
-def _compute_agreement(lengths: Matrix, other_lengths: Matrix, omitted_fraction: float) -> float:
-    """Return the squared cosine similarity of two arrays of edge lengths.
+def _compute_agreement(
+    distances: Matrix, other_distances: Matrix, omitted_fraction: float
+) -> float:
+    """Return the squared cosine similarity of two arrays of distances.
 
     The pairs with the largest stretch, a fraction ``omitted_fraction`` of all pairs, are omitted.
     """
-    a, b = lengths.ravel(), other_lengths.ravel()
+    a, b = distances.ravel(), other_distances.ravel()
     n_kept = a.size - int(omitted_fraction * a.size)
     if n_kept < a.size:
         with np.errstate(divide="ignore", invalid="ignore"):
             stretch = np.where(b > 0, b / a, 0.0)
-        smallest = np.argsort(stretch, kind="stable")[:n_kept]
-        a, b = a[smallest], b[smallest]
+        kept_pairs = np.argsort(stretch, kind="stable")[:n_kept]
+        a, b = a[kept_pairs], b[kept_pairs]
     if a.max() == 0 or b.max() == 0:
         return 1.0 if a.max() == b.max() else 0.0
     a, b = a / a.max(), b / b.max()
@@ -651,7 +660,7 @@ def _remove_self(neighbors: Indices, rows: Indices) -> Indices:
     return neighbors[is_other].reshape(len(neighbors), -1)
 
 
-def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.bool_]:
+def _find_shared_neighbors(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.bool_]:
     """Return a mask of the ``neighbors`` that are also in the same row of ``other_neighbors``."""
     is_shared = np.empty(neighbors.shape, dtype=bool)
     for block in split_rows(len(neighbors), neighbors.shape[1] * other_neighbors.shape[1]):
@@ -661,8 +670,8 @@ def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.boo
     return is_shared
 
 
-def _compute_ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
-    """Rank points by their distance from each row of a block, and return the ranks of ``columns``.
+def _compute_ranks(points: NDArray[Any], block: slice, neighbors: Indices) -> NDArray[np.intp]:
+    """Rank points by distance from each row of a block, and return the ranks of ``neighbors``.
 
     The nearest other point has rank 1.
     """
@@ -672,10 +681,10 @@ def _compute_ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDAr
     order = np.argsort(distances, axis=1, kind="stable")
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(len(points))[None], axis=1)
-    return np.take_along_axis(ranks, columns, axis=1)
+    return np.take_along_axis(ranks, neighbors, axis=1)
 
 
-def _compute_new_rank_trust(
+def _compute_rank_trust_of_new_rows(
     points: NDArray[Any], queries: NDArray[Any], neighbors: Indices
 ) -> float:
     """Return the rank-based trustworthiness of new rows whose neighbors are fitted rows."""
@@ -683,10 +692,10 @@ def _compute_new_rank_trust(
     if 2 * l_ >= n:
         return float("nan")
     center = points.mean(axis=0)
-    centered, centered_queries = points - center, queries - center
+    centered_points, centered_queries = points - center, queries - center
     excess = 0
     for block in split_rows(len(centered_queries), (16 + l_) * n):
-        distances = compute_squared_distances(centered_queries[block], centered)
+        distances = compute_squared_distances(centered_queries[block], centered_points)
         neighbor_distances = np.take_along_axis(distances, neighbors[block], axis=1)
         # The rank is 1 plus the number of closer rows, so tied rows share the best rank.
         ranks = 1 + (distances[:, None] < neighbor_distances[:, :, None]).sum(axis=2)
@@ -700,14 +709,16 @@ def _align(A: Matrix, B: Matrix, by: str) -> Matrix:
     if by == "linear":
         return np.asarray(B @ linalg.lstsq(B, A)[0])
     U, singular_values, Vt = linalg.svd(B.T @ A)
-    aligned = B @ (U @ Vt)
-    square = float(np.sum(B * B))
-    if by == "similarity" and square > 0:
-        aligned *= float(singular_values.sum()) / square
-    return np.asarray(aligned)
+    aligned_B = B @ (U @ Vt)
+    squared_norm = float(np.sum(B * B))
+    if by == "similarity" and squared_norm > 0:
+        aligned_B *= float(singular_values.sum()) / squared_norm
+    return np.asarray(aligned_B)
 
 
 def _embed_rows(estimator: Any, rows: NDArray[Any]) -> NDArray[Any]:
-    fitted = clone(estimator).fit(rows)
-    has_embedding = hasattr(fitted, "embedding_")
-    return np.asarray(fitted.embedding_ if has_embedding else fitted.transform(rows))
+    fitted_estimator = clone(estimator).fit(rows)
+    has_embedding = hasattr(fitted_estimator, "embedding_")
+    return np.asarray(
+        fitted_estimator.embedding_ if has_embedding else fitted_estimator.transform(rows)
+    )

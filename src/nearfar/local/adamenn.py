@@ -58,9 +58,9 @@ class ADAMENNClassifier(LocalClassifier):
     not Gaussian. The result depends strongly on ``weight_scale``; tune it, for example over
     :meth:`grid`.
 
-    Cost: O(n² p) to fit, which computes :math:`r_i(z)` for all training points; then O(n p) per
-    query and iteration. With ``region="weighted"``, :math:`r_i(z)` is computed again for each query
-    in every iteration after the first, which takes ``n_average_neighbors`` times as long. The
+    Cost: O(n² p) to fit, because :math:`r_i(z)` is computed for all training points; then O(n p)
+    per query and iteration. With ``region="weighted"``, :math:`r_i(z)` is computed again for each
+    query in every iteration after the first, which takes ``n_average_neighbors`` times as long. The
     fitted classifier stores the training points.
 
     Parameters
@@ -90,8 +90,8 @@ class ADAMENNClassifier(LocalClassifier):
         :math:`R_i^2`.
     max_iter : int, default=1
         Maximum number of iterations. It must be at most 100. From the second iteration on, the
-        nearest points are found with the weights of the previous iteration. The weights need not
-        converge.
+        nearest points are found with the weights of the previous iteration. The weights do
+        not always converge.
     region : {"euclidean", "weighted"}, default="euclidean"
         Distance that defines the nearest points of a training point z. "weighted" uses the weights
         of the query, as in [1]_. With "euclidean", :math:`r_i(z)` is the same for all queries.
@@ -375,7 +375,7 @@ class ADAMENNClassifier(LocalClassifier):
         return super()._by_block(rows, X, work)
 
     def _prepare_leave_one_out(self, rows: LocalRows) -> _LeaveOneOut:
-        """Return the neighbor lists of all training rows, with the data for leaving out one row."""
+        """Return the data from which relevances without any one training row are computed."""
         columns = FeatureColumns.from_rows(rows)
         sizes = self._limit_sizes(len(rows) - 1 - bool(self.exclude_self))
         # Each list has one extra row, so that it has the right size after any row is left out.
@@ -391,8 +391,8 @@ class ADAMENNClassifier(LocalClassifier):
 def compute_chi_squared(fractions: Matrix, counts: NDArray[Any]) -> Matrix:
     """Return the chi-squared distance between the class fractions of a row and of each slab.
 
-    ``fractions`` has shape (b, J), ``counts`` are class counts in slabs of shape (b, p, J), and the
-    result has shape (b, p).
+    For b rows and J classes, ``fractions`` has shape (b, J), ``counts``, the class counts in each
+    slab, has shape (b, p, J), and the result has shape (b, p).
     """
     slab = counts.astype(np.float64) + 1.0
     slab /= slab.sum(axis=2, keepdims=True)
@@ -524,7 +524,10 @@ class _LeaveOneOut:
     wide: Singles
 
     def compute_means(self, own: Indices, near: Indices, full_relevances: Matrix) -> Matrix:
-        """Return mean relevances over the rows ``near``, (b, m), without the row ``own``."""
+        """Return the mean relevances of each query, computed without the training row ``own``.
+
+        The mean is over the rows ``near`` of the query. ``near`` has shape (b, m) for b queries.
+        """
         left_out_rows, z = np.repeat(own, near.shape[1]), near.ravel()
         relevances = full_relevances[z]
         bytes_per_list = 40 * full_relevances.shape[1] * self.columns.n_classes

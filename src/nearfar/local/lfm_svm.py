@@ -27,7 +27,8 @@ from nearfar.state import (
 )
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
-#: Number of nearest points of a query whose labels select its two classes, and thus its SVM.
+#: Number of nearest training points whose labels determine the two classes, and thus the SVM, of a
+#: query.
 PAIR_VOTERS = 15
 
 
@@ -45,18 +46,18 @@ class LFMSVMClassifier(LocalClassifier):
     boundary, differences across the boundary get the largest weights. Far from it
     (:math:`A \le 0`), all features have the same weight.
 
-    Use it if an SVM classifies well but neighbors are needed, or to see which features matter where
-    along the boundary. With more than two classes, one SVM is fitted per pair of classes. A query
-    uses the SVM of the two most frequent classes among its 15 nearest points.
+    Use it if an SVM classifies well but neighbors are needed, or to see which features matter in
+    each part of the boundary. With more than two classes, one SVM is fitted per pair of classes. A
+    query uses the SVM of the two most frequent classes among its 15 nearest points.
 
-    Cost: that of the SVMs to fit; then O(n p) and about ten evaluations of f per query. The fitted
+    Cost: fitting the SVMs, then O(n p) and about ten evaluations of f per query. The fitted
     classifier stores the training points.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. If None, X itself is searched.
+        first. None uses X without a transformation.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     C : float, default=1.0
@@ -74,7 +75,7 @@ class LFMSVMClassifier(LocalClassifier):
         Factor in the exponent of the feature weights: it multiplies A. 1 gives the published
         formula.
     leave_one_out : bool, default=True
-        In D, do not use a training point as its own support vector. False uses the published
+        In D, ignore the distance of a support vector to itself. False uses the published
         formula, which makes D so small that almost no query has A > 0.
     normalize_gradient : bool, default=True
         Divide :math:`n_d` by its length. If False, the scale of A R depends on the scale of f.
@@ -122,7 +123,7 @@ class LFMSVMClassifier(LocalClassifier):
     is the median of all training points.
 
     For the leave-one-out error, a point is not counted among its own neighbors, nor among the
-    support vectors in A. The SVMs themselves are not fitted again, so they were trained with it.
+    support vectors in A. The SVMs are not fitted again, so their training data include the point.
 
     References
     ----------
@@ -295,7 +296,7 @@ class LFMSVMClassifier(LocalClassifier):
     def _count_without_boundary(self, rows: LocalRows) -> int:
         """Return the number of training rows without a boundary point.
 
-        Only an SVM that puts all points on one side can have such rows.
+        Such rows exist only for an SVM that puts all points on one side.
         """
         n, n_missing = len(rows), 0
         if not self.svcs_:
@@ -367,9 +368,9 @@ class LFMSVMClassifier(LocalClassifier):
 
 
 def find_two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
-    """Return the two most frequent classes among the nearest rows, as an array (b, 2).
+    """Return, for each query, the two most frequent classes among the nearest training rows.
 
-    The classes of each row are in ascending order.
+    The result has shape (n_queries, 2). The two classes of each query are in ascending order.
 
     Ties are broken in favor of the class with the nearest row, then of the first class.
     """
@@ -404,8 +405,9 @@ def _find_members(rows: LocalRows, first: int, second: int) -> Indices:
 def _compute_vector_distances(machine: KernelMachine, X: Matrix, own: Indices | None) -> Vector:
     """Return the distances to the nearest unbounded support vector.
 
-    If ``own`` is given, row i of X is training row ``own[i]`` and not its own support vector. The
-    distances are computed from differences, so that a point on a support vector has distance 0.
+    If ``own`` is given, row i of X is training row ``own[i]``, and its distance to itself is
+    ignored. The distances are computed from differences, so that a point on a support vector has
+    distance 0.
     """
     free = machine.unbounded
     distances = cdist(X, machine.vectors[free])

@@ -22,13 +22,13 @@ from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
 # Value of balance="auto", unless the data require a smaller value.
-_BALANCE = 0.5
+_DEFAULT_BALANCE = 0.5
 # Maximum of balance="auto", as a fraction of the largest balance for which the problem has an
 # optimum.
-_FRACTION_OF_LARGEST = 0.9
-# An entry of M is set to zero if its dual variable is farther from the bound than this fraction of
-# the bound.
-_INSIDE = 1e-3
+_MAX_BALANCE_FRACTION = 0.9
+# An entry of M is set to zero if the absolute value of its dual variable is less than its bound by
+# more than this fraction.
+_BOUND_TOLERANCE = 1e-3
 
 
 class SDML(PairLearner):
@@ -42,9 +42,9 @@ class SDML(PairLearner):
 
     where :math:`M_0` is the prior metric. This is the graphical lasso with
     :math:`M_0^{-1} + \eta K` in place of a covariance matrix. The dual problem maximizes
-    :math:`\log\det W + p` over all W that differ from this matrix by at most ρ off the diagonal and
-    not at all on it. It is solved by L-BFGS with these bounds, and then :math:`M = W^{-1}`. Every
-    W on the way gives a proven bound.
+    :math:`\log\det W + p` over all W that have the same diagonal as this matrix and whose other
+    entries differ from it by at most ρ. It is solved by L-BFGS with these bounds, and then
+    :math:`M = W^{-1}`. Every iterate W gives a lower bound on the objective.
 
     Use it with many features and few pairs. Entries of M that the pairs do not support are zero, so
     M shows which features interact.
@@ -55,7 +55,7 @@ class SDML(PairLearner):
     ----------
     balance : float or "auto", default="auto"
         Weight η of the pairs relative to the prior. If it is too large, the problem has no optimum,
-        and an error reports the largest value that works for any ``sparsity``. "auto" is the
+        and an error reports the largest value that works for every ``sparsity``. "auto" is the
         smaller of 0.5 and 0.9 times this largest value.
     sparsity : float, default=0.01
         Weight ρ of the off-diagonal entries. Larger values give more zeros. With 0, the solution
@@ -73,9 +73,9 @@ class SDML(PairLearner):
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-6
-        Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
-        tenth of the tolerance. This is repeated at most three times.
+        Stop when each of two successive iterations changes the objective by less than this fraction
+        and the duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues
+        with a tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels.
     verbose : int, default=0
@@ -105,8 +105,9 @@ class SDML(PairLearner):
 
     Notes
     -----
-    The prior "isotropic" is the identity on standardized features, divided by their mean variance
-    over the directions in which they vary. This differs from 1 only if features are collinear.
+    The prior "isotropic" is the identity on standardized features, divided by the mean of their
+    nonzero variances along principal directions. This mean differs from 1 only if features are
+    collinear.
 
     See Also
     --------
@@ -173,37 +174,39 @@ class SDML(PairLearner):
         self.verbose = verbose
 
     def _learn(self, rows: Floats, supervision: Pairs) -> None:
-        frame = scale_rows(rows)
-        deviations = frame.points.std(axis=0)
+        scaled_rows = scale_rows(rows)
+        deviations = scaled_rows.points.std(axis=0)
         varies = deviations > 0
-        points = frame.points[:, varies] / deviations[varies]
+        points = scaled_rows.points[:, varies] / deviations[varies]
         K = _average_signed_scatter(points, *self._select_usable_pairs(points, supervision))
-        inverse = self._invert_prior(points, frame.unit * deviations[varies], varies)
-        self.balance_ = self._choose_balance(inverse, K)
-        S = inverse + self.balance_ * K
+        prior_inverse = self._invert_prior(points, scaled_rows.unit * deviations[varies], varies)
+        self.balance_ = self._choose_balance(prior_inverse, K)
+        S = prior_inverse + self.balance_ * K
         if self.sparsity == 0:
-            T = whitener(S, 1e-12)
-            self._keep_metric(T.T, deviations, frame, rows)
-            self.objective_ = self.dual_bound_ = float(T.shape[1] - np.linalg.slogdet(T.T @ T)[1])
+            whitening = whitener(S, 1e-12)
+            self._keep_metric(whitening.T, deviations, scaled_rows, rows)
+            self.objective_ = self.dual_bound_ = float(
+                whitening.shape[1] - np.linalg.slogdet(whitening.T @ whitening)[1]
+            )
             self.duality_gap_, self.n_iter_ = 0.0, 0
-            self.history_: dict[str, list[float]] = Descent(T).history
+            self.history_: dict[str, list[float]] = Descent(whitening).history
             return
-        lasso = _Lasso(S, float(self.sparsity))
+        lasso = _GraphicalLasso(S, float(self.sparsity))
         descent = Descent(lasso.make_start())
         try:
             lasso.solve(descent, self.max_iter, self.tol, get_reporter(self))
         finally:
-            # The estimator keeps the best metric found so far, also after Ctrl-C.
+            # The estimator keeps the best metric found so far, even after Ctrl-C.
             solution = lasso.compute_solution(descent.point)
             L = linalg.cholesky(solution.M, lower=True).T
-            self._keep_metric(L, deviations, frame, rows)
+            self._keep_metric(L, deviations, scaled_rows, rows)
             self.history_, self.n_iter_ = descent.history, descent.n_iter
             self.objective_, self.dual_bound_ = solution.objective, solution.bound
             self.duality_gap_ = solution.gap
         if not descent.converged:
             warn_not_converged("SDML", self.max_iter)
 
-    def _invert_prior(self, points: Matrix, unit: Vector, varies: Mask) -> Matrix:
+    def _invert_prior(self, points: Matrix, feature_scales: Vector, varies: Mask) -> Matrix:
         if isinstance(self.prior, str) and self.prior == "covariance":
             return np.asarray(points.T @ points / len(points))
         prior: Any = self.prior
@@ -212,41 +215,43 @@ class SDML(PairLearner):
             if prior.shape != (len(varies),) * 2:
                 raise ValueError(f"prior must have shape {(len(varies),) * 2}; got {prior.shape}.")
             prior = prior[np.ix_(varies, varies)]
-        W = factor_prior(prior, points, unit)
-        if len(W) < points.shape[1]:
+        prior_factor = factor_prior(prior, points, feature_scales)
+        if len(prior_factor) < points.shape[1]:
             raise ValueError(
-                f"SDML needs a prior of full rank; got rank {len(W)} for {points.shape[1]} "
-                "features that vary."
+                f"SDML needs a prior of full rank; got rank {len(prior_factor)} for "
+                f"{points.shape[1]} features that vary."
             )
-        inverse = np.linalg.inv(W)
-        return np.asarray(inverse @ inverse.T)
+        factor_inverse = np.linalg.inv(prior_factor)
+        return np.asarray(factor_inverse @ factor_inverse.T)
 
-    def _choose_balance(self, inverse: Matrix, K: Matrix) -> float:
-        T = whitener(inverse, 1e-12)
-        min_eigenvalue = compute_min_eigenvalue(T.T @ K @ T)
+    def _choose_balance(self, prior_inverse: Matrix, K: Matrix) -> float:
+        whitening = whitener(prior_inverse, 1e-12)
+        min_eigenvalue = compute_min_eigenvalue(whitening.T @ K @ whitening)
         max_balance = -1 / min_eigenvalue if min_eigenvalue < 0 else np.inf
         if isinstance(self.balance, str):
-            return float(min(_BALANCE, _FRACTION_OF_LARGEST * max_balance))
+            return float(min(_DEFAULT_BALANCE, _MAX_BALANCE_FRACTION * max_balance))
         if self.balance >= (1 - 1e-9) * max_balance:
-            digits = 10.0 ** (2 - np.floor(np.log10(max_balance)))
+            rounding_factor = 10.0 ** (2 - np.floor(np.log10(max_balance)))
             raise ValueError(
                 f"SDML: with balance={self.balance:g} the problem is unbounded, because dissimilar "
                 "pairs outweigh the prior in some direction. The largest balance that works here "
-                f"is {np.floor(max_balance * (1 - 1e-6) * digits) / digits:g}."
+                f"is {np.floor(max_balance * (1 - 1e-6) * rounding_factor) / rounding_factor:g}."
             )
         return float(self.balance)
 
-    def _keep_metric(self, L: Matrix, deviations: Vector, frame: ScaledRows, rows: Floats) -> None:
+    def _keep_metric(
+        self, L: Matrix, deviations: Vector, scaled_rows: ScaledRows, rows: Floats
+    ) -> None:
         varies = deviations > 0
-        full = np.zeros((len(L), len(deviations)))
-        full[:, varies] = L / deviations[varies]
-        self._keep(full, frame, rows.dtype)
+        full_map = np.zeros((len(L), len(deviations)))
+        full_map[:, varies] = L / deviations[varies]
+        self._keep(full_map, scaled_rows, rows.dtype)
 
 
 def _average_signed_scatter(points: Matrix, similar: Indices, dissimilar: Indices) -> Matrix:
     n = len(similar) + len(dissimilar)
-    sign = np.where(np.arange(n) < len(similar), 1.0, -1.0)
-    return PairDifferences(points, np.vstack([similar, dissimilar])).scatter(sign / n)
+    signs = np.where(np.arange(n) < len(similar), 1.0, -1.0)
+    return PairDifferences(points, np.vstack([similar, dissimilar])).scatter(signs / n)
 
 
 class _Solution(NamedTuple):
@@ -260,28 +265,30 @@ class _Solution(NamedTuple):
         return max(0.0, self.objective - self.bound) / max(1.0, abs(self.objective))
 
 
-class _Lasso:
+class _GraphicalLasso:
     """Graphical lasso of S, solved in the dual: W = S + U, where U is off-diagonal and bounded."""
 
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
-        self.upper = np.triu_indices(len(S), 1)
+        self.upper_indices = np.triu_indices(len(S), 1)
         # This is an upper bound on log det W, by Hadamard's inequality.
         self.log_det_limit = float(np.sum(np.log(np.diag(S))))
 
     def make_start(self) -> Vector:
         """Return an initial U that moves the off-diagonal entries of W toward 0.
 
-        W is then regular if S is positive semi-definite.
+        W is then nonsingular if S is positive semi-definite.
         """
-        off = self.S[self.upper]
-        return np.asarray(-off * min(1.0, self.sparsity / np.abs(off).max(initial=1e-300)))
+        off_diagonal = self.S[self.upper_indices]
+        return np.asarray(
+            -off_diagonal * min(1.0, self.sparsity / np.abs(off_diagonal).max(initial=1e-300))
+        )
 
     def form_dual_matrix(self, U: Vector) -> Matrix:
-        """Return W = S + U."""
+        """Return W = S + U, where U contains the entries above the diagonal."""
         W = self.S.copy()
-        W[self.upper] += U
-        W.T[self.upper] = W[self.upper]
+        W[self.upper_indices] += U
+        W.T[self.upper_indices] = W[self.upper_indices]
         return W
 
     def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
@@ -311,7 +318,7 @@ class _Lasso:
             return np.inf, np.zeros_like(U)
         value = self.log_det_limit - 2 * float(np.sum(np.log(np.diag(factor[0])))) + len(self.S)
         M = linalg.cho_solve(factor, np.eye(len(self.S)))
-        return value, -2 * M[self.upper]
+        return value, -2 * M[self.upper_indices]
 
     def compute_solution(self, U: Vector) -> _Solution:
         """Return M = W⁻¹, its objective and the lower bound.
@@ -324,11 +331,11 @@ class _Lasso:
         M = np.linalg.inv(W)
         M = (M + M.T) / 2
         is_zero = np.zeros(M.shape, bool)
-        is_zero[self.upper] = np.abs(U) < (1 - _INSIDE) * self.sparsity
-        sparse = np.where(is_zero | is_zero.T, 0.0, M)
-        value, sparse_value = self._evaluate_objective(M), self._evaluate_objective(sparse)
+        is_zero[self.upper_indices] = np.abs(U) < (1 - _BOUND_TOLERANCE) * self.sparsity
+        sparse_M = np.where(is_zero | is_zero.T, 0.0, M)
+        value, sparse_value = self._evaluate_objective(M), self._evaluate_objective(sparse_M)
         return (
-            _Solution(sparse, sparse_value, bound)
+            _Solution(sparse_M, sparse_value, bound)
             if sparse_value <= value
             else _Solution(M, value, bound)
         )
@@ -338,6 +345,6 @@ class _Lasso:
             factor = linalg.cholesky(M, lower=True)
         except linalg.LinAlgError:
             return np.inf
-        size = float(np.abs(M).sum() - np.abs(np.diag(M)).sum())
-        logarithm = 2 * float(np.sum(np.log(np.diag(factor))))
-        return float(np.sum(M * self.S)) - logarithm + self.sparsity * size
+        off_diagonal_norm = float(np.abs(M).sum() - np.abs(np.diag(M)).sum())
+        log_det = 2 * float(np.sum(np.log(np.diag(factor))))
+        return float(np.sum(M * self.S)) - log_det + self.sparsity * off_diagonal_norm

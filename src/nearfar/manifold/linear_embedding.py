@@ -30,7 +30,7 @@ _VARIANCE_FRACTION = 0.99
 class _LinearEmbedding(LinearLearner):
     """Base class of linear embeddings, which minimize a quadratic form of the neighbor graph.
 
-    Subclasses implement ``_build_forms``.
+    Subclasses implement ``_build_form_and_weights``.
     """
 
     n_components: int
@@ -40,8 +40,13 @@ class _LinearEmbedding(LinearLearner):
     eigenvalues_: Matrix
 
     @abstractmethod
-    def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
-        """Return the sparse matrix of the quadratic form, and row weights that fix the scale."""
+    def _build_form_and_weights(
+        self, points: Floats, graph: NeighborGraph
+    ) -> tuple[sparse.csr_array, Matrix]:
+        """Return the sparse matrix of the quadratic form, and the weights of the rows.
+
+        The weights are used in the constraint that fixes the scale of the embedding.
+        """
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the linear map.
@@ -70,7 +75,7 @@ class _LinearEmbedding(LinearLearner):
             )
         graph = build_neighbor_graph(points, self.n_neighbors)
         graph = link_components(graph, points, on_disconnected=self.on_disconnected)
-        form, weights = self._build_forms(points, graph)
+        form, weights = self._build_form_and_weights(points, graph)
         Z = (points - mean) @ axes
         self.eigenvalues_, directions = smallest_directions(
             Z.T @ (form @ Z), Z.T @ (weights[:, None] * Z), self.n_components
@@ -87,22 +92,22 @@ def find_axes(
 
     Without PCA, the columns are all directions in which the rows vary, computed after scaling each
     feature to unit variance so that units do not matter. With PCA, the columns are the leading
-    directions that have the fraction ``pca`` of the variance. There are at least ``min_axes``
+    directions that explain the fraction ``pca`` of the variance. There are at least ``min_axes``
     columns if the rows vary in that many directions.
     """
-    centered = points - mean
-    deviations = np.sqrt((centered**2).mean(axis=0))
+    centered_points = points - mean
+    deviations = np.sqrt((centered_points**2).mean(axis=0))
     # The computed deviation of a constant column is a rounding error instead of zero.
-    varies = deviations > 10 * np.finfo(np.float64).eps * np.abs(points).max(axis=0, initial=0)
-    inverse_deviations = np.where(varies, 1 / np.where(varies, deviations, 1.0), 0.0)
-    variances, axes = principal_axes(centered * inverse_deviations)
+    is_varying = deviations > 10 * np.finfo(np.float64).eps * np.abs(points).max(axis=0, initial=0)
+    inverse_deviations = np.where(is_varying, 1 / np.where(is_varying, deviations, 1.0), 0.0)
+    variances, axes = principal_axes(centered_points * inverse_deviations)
     if pca == "auto":
         pca = (
             None if len(points) >= _MIN_ROWS_PER_DIRECTION * len(variances) else _VARIANCE_FRACTION
         )
     if pca is None or pca == 1 or not len(variances):
         return np.asarray(inverse_deviations[:, None] * axes)
-    variances, axes = principal_axes(np.where(varies, centered, 0.0))
+    variances, axes = principal_axes(np.where(is_varying, centered_points, 0.0))
     n_axes = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
     # Dividing by the largest standard deviation gives coordinates of about unit size for any data.
     return axes[:, : max(n_axes, min_axes)] / np.sqrt(variances[0] / len(points))

@@ -107,7 +107,9 @@ class LPP(_LinearEmbedding):
         self.pca = pca
         self.on_disconnected = on_disconnected
 
-    def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+    def _build_form_and_weights(
+        self, points: Floats, graph: NeighborGraph
+    ) -> tuple[sparse.csr_array, Matrix]:
         lengths = graph.symmetrized()
         self.width_ = compute_edge_scale(lengths) if self.width is None else float(self.width)
         W = compute_affinities(lengths, self.weights, self.width_)

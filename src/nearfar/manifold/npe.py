@@ -101,7 +101,9 @@ class NPE(_LinearEmbedding):
         self.pca = pca
         self.on_disconnected = on_disconnected
 
-    def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+    def _build_form_and_weights(
+        self, points: Floats, graph: NeighborGraph
+    ) -> tuple[sparse.csr_array, Matrix]:
         weights = weight_matrix(points, graph.indptr, graph.indices, self.reg)
         n = len(points)
         return reconstruction_matrix(weights) / n, np.full(n, 1 / n)

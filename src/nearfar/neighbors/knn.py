@@ -13,7 +13,7 @@ from nearfar.base import AfterLearner, LearnerTags, LocalExplanation, NeighborsC
 from nearfar.base.mapping import A_LEARNER
 from nearfar.base.relevance import get_feature_names
 from nearfar.neighbors.linear_votes import (
-    explain_linear,
+    explain_linear_vote,
     find_linear_map,
     may_be_linear,
     to_numeric_rows,
@@ -157,7 +157,7 @@ class KNNClassifier(AfterLearner, NeighborsClassifier):
                 raise ValueError(self._explain_failure(training_rows))
             queries, rows = query_rows, training_rows
         names = get_feature_names(self, rows.shape[1])
-        return explain_linear(
+        return explain_linear_vote(
             self, X, queries.astype(np.float64), rows.astype(np.float64), linear, names
         )
 

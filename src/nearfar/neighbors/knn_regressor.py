@@ -26,8 +26,8 @@ class KNNRegressor(RegressorMixin, AfterLearner, NeighborsBase):
     taken.
 
     Use the regressor alone, as the last step of a Pipeline, or around a learner, which is cloned
-    and fitted on the same rows and target values. The learner may use the values, use pairs or
-    other supervision, or be unsupervised.
+    and fitted on the same rows and target values. The learner may be supervised by the values,
+    by pairs or by other supervision, or be unsupervised.
 
     Cost: the learner's fit, then O(n q) per query in q dimensions. The regressor stores the
     transformed training points. Without a learner, float16, float32 and memory-mapped rows are

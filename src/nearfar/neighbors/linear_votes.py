@@ -23,12 +23,12 @@ _MAX_ROWS_COMPARED = 500
 _MAX_DEVIATION = {4: 1e-3, 8: 1e-6}
 
 
-def explain_linear(
+def explain_linear_vote(
     voter: NeighborsClassifier,
-    mapped: Any,
+    transformed_queries: Any,
     queries: Matrix,
     rows: Matrix,
-    linear: Matrix | None,
+    linear_map: Matrix | None,
     feature_names: Sequence[str],
 ) -> LocalExplanation:
     """Return the neighbors that vote, and each feature's contribution to their distances.
@@ -37,11 +37,11 @@ def explain_linear(
     ----------
     voter : NeighborsClassifier
         Classifier fitted to transformed rows.
-    mapped : array-like
+    transformed_queries : array-like
         Rows to explain, after the transformation that ``voter.predict`` expects.
     queries, rows : ndarray of shape (n_queries, n_features) and (n_samples, n_features)
         Rows to explain and training rows, both before the transformation.
-    linear : ndarray of shape (q, n_features) or None
+    linear_map : ndarray of shape (q, n_features) or None
         Matrix of the transformation. None means the identity.
     feature_names : sequence of str
         Names of the features.
@@ -50,14 +50,14 @@ def explain_linear(
     -------
     LocalExplanation
     """
-    distances, neighbors = voter.kneighbors(mapped)
+    distances, neighbors = voter.kneighbors(transformed_queries)
     codes = voter._codes[neighbors]
     differences = rows[neighbors] - queries[:, None]
-    if linear is None:
+    if linear_map is None:
         diagonal, contributions = np.ones(rows.shape[1]), differences**2
     else:
-        diagonal = np.einsum("ij,ij->j", linear, linear)
-        contributions = differences * (differences @ linear.T @ linear)
+        diagonal = np.einsum("ij,ij->j", linear_map, linear_map)
+        contributions = differences * (differences @ linear_map.T @ linear_map)
     relevance = compute_relevance(diagonal[None], rows.std(axis=0))
     return LocalExplanation(
         relevance=np.repeat(relevance, len(queries), axis=0),
@@ -65,7 +65,7 @@ def explain_linear(
         neighbors=neighbors,
         distances=distances,
         neighbor_labels=voter.classes_[codes],
-        labels=voter.predict(mapped),
+        labels=voter.predict(transformed_queries),
         feature_names=feature_names,
         overall=relevance[0],
         ties=voter.ties,
@@ -84,7 +84,10 @@ def may_be_linear(learner: Any) -> bool:
 
 
 def to_numeric_rows(X: Any) -> Floats | None:
-    """Return X as a 2-D array of finite numbers, or None if X is sparse or not numeric."""
+    """Return X as a 2-D array of finite numbers.
+
+    Returns None if X is sparse or one-dimensional, or if a value is not a finite number.
+    """
     if sparse.issparse(X):
         return None
     try:
@@ -112,9 +115,9 @@ def estimate_linear_map(
 ) -> Matrix | None:
     """Estimate the matrix L of a transformation x -> Lx + b.
 
-    Each column is a finite difference: a step of one standard deviation from the mean. Returns
-    None if L does not reproduce ``points`` from ``rows``, since the transformation is then not
-    linear.
+    Each column is computed as a finite difference, with a step of one standard deviation from the
+    mean. Returns None if L does not reproduce ``points`` from ``rows``, since the transformation is
+    then not linear.
     """
     center, steps = rows.mean(axis=0), rows.std(axis=0)
     steps = np.where(steps > 0, steps, 1.0)
@@ -122,18 +125,19 @@ def estimate_linear_map(
     with warnings.catch_warnings():
         # A transformer fitted on a DataFrame warns that these rows have no feature names.
         warnings.simplefilter("ignore", UserWarning)
-        mapped = np.asarray(transform(probes), dtype=np.float64)
-    if mapped.ndim != 2:
+        transformed_probes = np.asarray(transform(probes), dtype=np.float64)
+    if transformed_probes.ndim != 2:
         return None
-    linear = (mapped[1:] - mapped[0]).T / steps
-    sample = np.linspace(0, len(rows) - 1, min(_MAX_ROWS_COMPARED, len(rows))).astype(np.intp)
-    expected = points[sample].astype(np.float64) - mapped[0]
-    reproduced = (rows[sample] - center) @ linear.T
+    linear_map = (transformed_probes[1:] - transformed_probes[0]).T / steps
+    checked_rows = np.linspace(0, len(rows) - 1, min(_MAX_ROWS_COMPARED, len(rows))).astype(np.intp)
+    expected_points = points[checked_rows].astype(np.float64) - transformed_probes[0]
+    reproduced_points = (rows[checked_rows] - center) @ linear_map.T
     tolerance = _MAX_DEVIATION[min(points.dtype.itemsize, 8)] * max(
-        float(abs(expected).max()), 1e-300
+        float(abs(expected_points).max()), 1e-300
     )
     return (
-        linear
-        if reproduced.shape == expected.shape and abs(reproduced - expected).max() <= tolerance
+        linear_map
+        if reproduced_points.shape == expected_points.shape
+        and abs(reproduced_points - expected_points).max() <= tolerance
         else None
     )

@@ -21,8 +21,8 @@ from nearfar.persistence.archive import (
     read_json,
 )
 from nearfar.persistence.types import (
-    NUMPY_SCALARS,
-    PYTHON_SCALARS,
+    NUMPY_SCALAR_NAMES,
+    PYTHON_SCALAR_NAMES,
     SCALAR_TYPES,
     TRUST_HINT,
     Types,
@@ -42,9 +42,9 @@ NODES: dict[str, tuple[tuple[str, ...] | None, frozenset[str]]] = {
     "TupleNode": (("builtins.tuple",), frozenset({"content"})),
     "JsonNode": (("builtins.str",), frozenset({"content", "is_json"})),
     "SliceNode": (("builtins.slice",), frozenset({"content"})),
-    "TypeNode": ((*PYTHON_SCALARS, *NUMPY_SCALARS, "numpy.object_"), frozenset()),
+    "TypeNode": ((*PYTHON_SCALAR_NAMES, *NUMPY_SCALAR_NAMES, "numpy.object_"), frozenset()),
     "DTypeNode": (("numpy.dtype",), frozenset({"content"})),
-    "NdArrayNode": (("numpy.ndarray", *NUMPY_SCALARS), frozenset({"type"})),
+    "NdArrayNode": (("numpy.ndarray", *NUMPY_SCALAR_NAMES), frozenset({"type"})),
     "RandomStateNode": (("numpy.random.RandomState",), frozenset({"content"})),
     "ConstructorFromReduceNode": (None, frozenset({"content"})),
 }

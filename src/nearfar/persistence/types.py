@@ -1,4 +1,4 @@
-"""Types that a model file may contain, by name, and checks of classes from other libraries.
+"""The types that a model file may contain, and checks of objects from other libraries.
 
 A file may contain nearfar's public classes that declare their state, the classes named in such a
 declaration, and the scikit-learn classes listed here.
@@ -50,12 +50,12 @@ from nearfar.state import (
     optional,
 )
 
-#: Classes by the names that model files use for them.
+#: Dict that maps class names, as written in model files, to classes.
 Types = dict[str, type]
 
 # A type added here must not store functions and must not index memory without a bounds check. It
 # may need an entry in LIBRARY_CHECKS.
-_SKLEARN_TYPES = (
+_SKLEARN_TYPE_NAMES = (
     "sklearn.compose.ColumnTransformer",
     "sklearn.decomposition.PCA",
     "sklearn.decomposition.TruncatedSVD",
@@ -71,15 +71,15 @@ _SKLEARN_TYPES = (
     "sklearn.preprocessing.RobustScaler",
     "sklearn.preprocessing.StandardScaler",
 )
-#: Scalar types of NumPy and Python.
-NUMPY_SCALARS = tuple(
+#: Names of the scalar types of NumPy and Python.
+NUMPY_SCALAR_NAMES = tuple(
     f"numpy.{name}"
     for name in (
         *("bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
         *("float16", "float32", "float64", "str_", "bytes_"),
     )
 )
-PYTHON_SCALARS = ("builtins.bool", "builtins.float", "builtins.int", "builtins.str")
+PYTHON_SCALAR_NAMES = ("builtins.bool", "builtins.float", "builtins.int", "builtins.str")
 SCALAR_TYPES = (type(None), bool, int, float, str)
 
 TRUST_HINT = (
@@ -95,27 +95,27 @@ HINT = (
 @cache
 def get_listed_types() -> Types:
     """Return the types that a file may contain even if ``trusted`` is empty."""
-    types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if get_state(kind)}
+    types = {f"nearfar.{name}": cls for name, cls in public_classes().items() if get_state(cls)}
     pending = list(types.values())
     while pending:
         state = get_state(pending.pop()) or State()
-        for kind in chain.from_iterable(condition.types for condition in state.conditions.values()):
+        for cls in chain.from_iterable(condition.types for condition in state.conditions.values()):
             # Skip base classes of estimators, because files contain concrete classes only.
-            if kind not in types.values() and not issubclass(kind, Estimator):
-                types[get_full_name(kind)] = kind
-                pending.append(kind)
-    for name in _SKLEARN_TYPES:
-        module, last = split_name(name)
-        types[name] = getattr(importlib.import_module(module), last)
+            if cls not in types.values() and not issubclass(cls, Estimator):
+                types[get_full_name(cls)] = cls
+                pending.append(cls)
+    for name in _SKLEARN_TYPE_NAMES:
+        module, class_name = split_name(name)
+        types[name] = getattr(importlib.import_module(module), class_name)
     return types
 
 
 def map_former_names(types: Types) -> dict[str, str]:
     """Return a dict from former class names, as used in older files, to current class names."""
     return {
-        old if "." in old else f"nearfar.{old}": name
-        for name, kind in types.items()
-        for old in vars(kind).get("former_names", ())
+        former_name if "." in former_name else f"nearfar.{former_name}": name
+        for name, cls in types.items()
+        for former_name in vars(cls).get("former_names", ())
     }
 
 
@@ -142,16 +142,16 @@ def collect_types(trusted: Sequence[type]) -> Types:
 
 def split_name(name: str) -> tuple[str, str]:
     """Split a dotted name into its module and its last part."""
-    module, _, last = name.rpartition(".")
-    return module, last
+    module, _, last_part = name.rpartition(".")
+    return module, last_part
 
 
-def get_full_name(kind: type) -> str:
+def get_full_name(cls: type) -> str:
     """Return the module and the qualified name of a class, joined by a dot."""
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
-# ---------------------------------------------------------------------- checks of other classes
+# ---------------------------------------------------------- checks of objects from other libraries
 
 
 def _check_one_hot(component: OneHotEncoder) -> None:
@@ -162,7 +162,10 @@ def _check_one_hot(component: OneHotEncoder) -> None:
         return
     _check_encoder(component)
     categories, widths = state["categories_"], state.get("_n_features_outs")
-    drops, has_infrequent = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
+    dropped_indices, has_infrequent = (
+        state.get("_drop_idx_after_grouping"),
+        state.get("_infrequent_enabled"),
+    )
     check_that(
         isinstance(categories, list) and isinstance(widths, list),
         "categories_ and _n_features_outs must be lists.",
@@ -173,26 +176,26 @@ def _check_one_hot(component: OneHotEncoder) -> None:
         len(widths) == n == state.get("n_features_in_", n),
         "categories_ and _n_features_outs must have one entry per feature.",
     )
-    is_valid = isinstance(drops, np.ndarray) and drops.shape == (n,)
+    is_valid = isinstance(dropped_indices, np.ndarray) and dropped_indices.shape == (n,)
     check_that(
-        drops is None or is_valid,
+        dropped_indices is None or is_valid,
         "_drop_idx_after_grouping must be None or an array with one entry per feature.",
     )
-    for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
-        check_that(_is_ordered(names), "categories_ must be in ascending order.")
-        codes = np.arange(len(names))
+    for i, (feature_categories, width) in enumerate(zip(categories, widths, strict=True)):
+        check_that(_has_valid_order(feature_categories), "categories_ must be in ascending order.")
+        codes = np.arange(len(feature_categories))
         if has_infrequent:
-            rare, mappings = (
+            infrequent_indices, mappings = (
                 state["_infrequent_indices"][i],
                 state["_default_to_infrequent_mappings"],
             )
-            if rare is not None:
-                codes = np.append(codes, rare[0])
+            if infrequent_indices is not None:
+                codes = np.append(codes, infrequent_indices[0])
             if mappings[i] is not None:
                 codes = np.take(mappings[i], codes)
-        if drops is not None and drops[i] is not None:
-            codes = codes[codes != drops[i]]
-            codes = codes - (codes > drops[i])
+        if dropped_indices is not None and dropped_indices[i] is not None:
+            codes = codes[codes != dropped_indices[i]]
+            codes = codes - (codes > dropped_indices[i])
         category_numbers = np.unique(codes)
         check_that(
             category_numbers.dtype.kind == "i" and type(width) is int,
@@ -216,15 +219,15 @@ def _check_encoder(component: OneHotEncoder | OrdinalEncoder) -> None:
     assert isinstance(categories, list)
     n = len(categories)
     check_that(n == state.get("n_features_in_", n), "categories_ must have one entry per feature.")
-    for names in categories:
+    for feature_categories in categories:
         check_that(
-            isinstance(names, np.ndarray) and names.ndim == 1,
+            isinstance(feature_categories, np.ndarray) and feature_categories.ndim == 1,
             "categories_ must contain one-dimensional arrays.",
         )
     check_that(type(has_infrequent) is bool, "_infrequent_enabled must be True or False.")
     for name in ("_infrequent_indices", "_default_to_infrequent_mappings"):
-        lists = state.get(name)
-        is_valid = isinstance(lists, list) and len(lists) == n
+        entries = state.get(name)
+        is_valid = isinstance(entries, list) and len(entries) == n
         check_that(
             is_valid if has_infrequent else name not in state or is_valid,
             f"{name} must be a list with one entry per feature.",
@@ -241,7 +244,7 @@ def _check_ordinal(component: OrdinalEncoder) -> None:
     state = vars(component)
     n = len(state.get("categories_", ()))
     check_that(
-        all(len(names) for names in state.get("categories_", ())),
+        all(len(feature_categories) for feature_categories in state.get("categories_", ())),
         "each feature must have at least one category.",
     )
     missing_indices = state.get("_missing_indices", {})
@@ -255,16 +258,16 @@ def _check_ordinal(component: OrdinalEncoder) -> None:
         )
 
 
-def _check_columns(component: ColumnTransformer) -> None:
+def _check_column_transformer(component: ColumnTransformer) -> None:
     state = vars(component)
     weights = state.get("transformer_weights")
     check_that(weights is None or isinstance(weights, dict), "transformer_weights must be a dict.")
     if "transformers_" not in state:
         return
-    fitted = state["transformers_"]
-    check_that(isinstance(fitted, list), "transformers_ must be a list.")
-    has_sparse = False
-    for entry in fitted:
+    fitted_transformers = state["transformers_"]
+    check_that(isinstance(fitted_transformers, list), "transformers_ must be a list.")
+    has_sparse_output = False
+    for entry in fitted_transformers:
         check_that(
             type(entry) is tuple and len(entry) == 3 and type(entry[0]) is str,
             "transformers_ must contain tuples of name, transformer and columns.",
@@ -274,18 +277,20 @@ def _check_columns(component: ColumnTransformer) -> None:
             is_keyword or hasattr(entry[1], "transform"),
             f"the transformer {entry[0]!r:.60} has no transform method.",
         )
-        last = entry[1].steps[-1][1] if isinstance(entry[1], Pipeline) else entry[1]
-        has_sparse |= isinstance(last, OneHotEncoder) and last.sparse_output is True
+        last_step = entry[1].steps[-1][1] if isinstance(entry[1], Pipeline) else entry[1]
+        has_sparse_output |= (
+            isinstance(last_step, OneHotEncoder) and last_step.sparse_output is True
+        )
     is_sparse = state.get("sparse_output_")
     check_that(
-        type(is_sparse) is bool and (has_sparse or not is_sparse),
+        type(is_sparse) is bool and (has_sparse_output or not is_sparse),
         "sparse_output_ must be a bool, and False if no transformer has sparse output.",
     )
-    inputs, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
-    check_that(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
-    assert isinstance(inputs, dict)
-    for entry in fitted:
-        columns = inputs.get(entry[0])
+    input_columns, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
+    check_that(isinstance(input_columns, dict), "_transformer_to_input_indices must be a dict.")
+    assert isinstance(input_columns, dict)
+    for entry in fitted_transformers:
+        columns = input_columns.get(entry[0])
         check_that(
             isinstance(columns, list) and type(n) is int,
             f"the columns of the transformer {entry[0]!r:.60} are missing.",
@@ -297,17 +302,23 @@ def _check_columns(component: ColumnTransformer) -> None:
         )
 
 
-def _is_ordered(names: NDArray[Any]) -> bool:
-    """Return True if categories are strings or in ascending order, with missing values last.
+def _has_valid_order(categories: NDArray[Any]) -> bool:
+    """Return True if missing values are last and the others are strings or in ascending order.
 
     The order matters because scikit-learn uses binary search for categories that are not strings.
     """
-    present = [name for name in names.tolist() if name is not None and name == name]
-    if present != names.tolist()[: len(present)]:
+    present_categories = [
+        category
+        for category in categories.tolist()
+        if category is not None and category == category
+    ]
+    if present_categories != categories.tolist()[: len(present_categories)]:
         return False
-    if names.dtype == object and all(isinstance(name, str) for name in present):
+    if categories.dtype == object and all(
+        isinstance(category, str) for category in present_categories
+    ):
         return True
-    return all(a < b for a, b in pairwise(present))
+    return all(a < b for a, b in pairwise(present_categories))
 
 
 def _check_pipeline(component: Pipeline) -> None:
@@ -333,23 +344,24 @@ def _check_pipeline(component: Pipeline) -> None:
         )
 
 
-def _check_function(component: FunctionTransformer) -> None:
-    is_empty = (
+def _check_function_transformer(component: FunctionTransformer) -> None:
+    has_no_function = (
         component.func is None and component.inverse_func is None and component.kw_args is None
     )
     check_that(
-        is_empty, "a FunctionTransformer in a file must not have func, inverse_func or kw_args."
+        has_no_function,
+        "a FunctionTransformer in a file must not have func, inverse_func or kw_args.",
     )
 
 
-def _check_random(component: np.random.RandomState) -> None:
+def _check_random_state(component: np.random.RandomState) -> None:
     state: Any = component.get_state(legacy=False)
     # NumPy uses the position "pos" in a table of 624 numbers without a bounds check.
     is_valid = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
     check_that(is_valid, "the state of a RandomState is invalid. Use an integer as random_state.")
 
 
-_OPTIONAL_FLOATS = none_or(floats("p"))
+_FLOATS_OR_NONE = none_or(floats("p"))
 _ONE_PER_FEATURE = Condition(
     lambda value, sizes: (
         isinstance(value, np.ndarray) and value.ndim == 1 and matches_size(len(value), "p", sizes)
@@ -357,15 +369,15 @@ _ONE_PER_FEATURE = Condition(
     "an array with one value per feature",
 )
 _DTYPE = Condition(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
-#: Conditions on the attributes of fitted scikit-learn estimators. The name before the conditions is
-#: the attribute that exists only in a fitted estimator.
+#: Conditions on the attributes of fitted scikit-learn estimators. The first element of each tuple
+#: is the name of an attribute that only a fitted estimator has.
 _SKLEARN_STATES: dict[type, tuple[str, dict[str, Condition]]] = {
     StandardScaler: (
         "scale_",
         {
             "with_mean": flag,
             "with_std": flag,
-            **dict.fromkeys(("mean_", "scale_"), _OPTIONAL_FLOATS),
+            **dict.fromkeys(("mean_", "scale_"), _FLOATS_OR_NONE),
         },
     ),
     MinMaxScaler: ("scale_", {"scale_": floats("p"), "min_": floats("p"), "clip": flag}),
@@ -375,7 +387,7 @@ _SKLEARN_STATES: dict[type, tuple[str, dict[str, Condition]]] = {
         {
             "with_centering": flag,
             "with_scaling": flag,
-            **dict.fromkeys(("center_", "scale_"), _OPTIONAL_FLOATS),
+            **dict.fromkeys(("center_", "scale_"), _FLOATS_OR_NONE),
         },
     ),
     PCA: (
@@ -417,20 +429,20 @@ _REQUIRED_IF_TRUE = {
 
 def check_sklearn_state(component: Any) -> None:
     """Raise a ``ValueError`` if an attribute of a scikit-learn estimator is missing or invalid."""
-    attributes, kind = vars(component), type(component)
-    if kind in _SKLEARN_STATES and _SKLEARN_STATES[kind][0] in attributes:
+    attributes, cls = vars(component), type(component)
+    if cls in _SKLEARN_STATES and _SKLEARN_STATES[cls][0] in attributes:
         sizes = Sizes()
         if type(attributes.get("n_features_in_")) is int:
             sizes["p"] = attributes["n_features_in_"]
-        check_conditions(attributes, _SKLEARN_STATES[kind][1], sizes)
-        for parameter, name in _REQUIRED_IF_TRUE.get(kind, {}).items():
+        check_conditions(attributes, _SKLEARN_STATES[cls][1], sizes)
+        for parameter, name in _REQUIRED_IF_TRUE.get(cls, {}).items():
             check_that(
                 not attributes.get(parameter) or attributes.get(name) is not None,
                 f"{parameter} is true, but {name} is None or missing.",
             )
-    output = attributes.get("_sklearn_output_config")
+    output_config = attributes.get("_sklearn_output_config")
     check_that(
-        "_sklearn_output_config" not in attributes or isinstance(output, dict),
+        "_sklearn_output_config" not in attributes or isinstance(output_config, dict),
         "_sklearn_output_config must be a dict.",
     )
     names = attributes.get("feature_names_in_")
@@ -450,10 +462,10 @@ def check_sklearn_state(component: Any) -> None:
 #: Functions that check objects of other libraries, whose classes do not declare their state.
 LIBRARY_CHECKS: dict[type, Any] = {
     BaseEstimator: check_sklearn_state,
-    ColumnTransformer: _check_columns,
+    ColumnTransformer: _check_column_transformer,
     Pipeline: _check_pipeline,
-    FunctionTransformer: _check_function,
+    FunctionTransformer: _check_function_transformer,
     OneHotEncoder: _check_one_hot,
     OrdinalEncoder: _check_ordinal,
-    np.random.RandomState: _check_random,
+    np.random.RandomState: _check_random_state,
 }

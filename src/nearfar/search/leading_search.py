@@ -24,18 +24,24 @@ _MAX_QUERIES_PER_BLOCK = 128
 
 
 def find_leading_neighbors(
-    X: Floats, numbers: Sequence[int], query_ids: Indices, *, n_neighbors: int, n_threads: int = 1
+    X: Floats,
+    coordinate_counts: Sequence[int],
+    query_ids: Indices,
+    *,
+    n_neighbors: int,
+    n_threads: int = 1,
 ) -> list[Indices]:
     """Find the nearest neighbors in the first q coordinates, for several values of q.
 
-    For each number q in ``numbers``, which must be ascending, the result equals
-    ``kneighbors(X[:, :q], n_neighbors=k)[1][query_ids]``. All numbers are processed in one pass:
-    squared distances in single precision are extended by the added coordinates, and every row that
-    may be among the nearest is measured in float64.
+    For each number q in ``coordinate_counts``, which must be ascending, the result equals
+    ``kneighbors(X[:, :q], n_neighbors=n_neighbors)[1][query_ids]``. All values of q are processed
+    in one pass: the contribution of the new coordinates is added to the squared distances for the
+    previous q, in float32. The distances of all rows that may be among the nearest are then
+    computed in float64.
 
-    Cost: O(n (q + m)) for each row in ``query_ids`` and m numbers up to q, in matrix products. In
-    addition to the result, memory is needed for a copy of the data, and for blocks within
-    scikit-learn's ``working_memory``.
+    Cost: O(n (q + m)) per query in matrix products, where q is the largest of m numbers of
+    coordinates. In addition to the result, memory is needed for a copy of the data, and for blocks
+    within scikit-learn's ``working_memory``.
 
     Examples
     --------
@@ -49,36 +55,41 @@ def find_leading_neighbors(
     Z = np.asarray(subtract_center(X, compute_center(X), np.dtype(np.float64)), np.float64)
     Z /= np.abs(Z).max(initial=0) or 1.0
     contributions = [
-        _Contribution(Z, *ends) for ends in zip([0, *numbers[:-1]], numbers, strict=True)
+        _Contribution(Z, *start_and_end)
+        for start_and_end in zip([0, *coordinate_counts[:-1]], coordinate_counts, strict=True)
     ]
-    leading = [X[:, :q] for q in numbers]
+    leading_columns = [X[:, :q] for q in coordinate_counts]
 
     def process_block(block: slice) -> list[Indices]:
         block_ids = query_ids[block]
         squares = np.zeros((len(block_ids), len(X)), np.float32)
         squares[np.arange(len(block_ids)), block_ids] = np.inf
         neighbors = []
-        for rows, contribution in zip(leading, contributions, strict=True):
+        for rows, contribution in zip(leading_columns, contributions, strict=True):
             contribution.add(squares, block_ids)
             kth_bound = bound_kth_smallest(squares, n_neighbors).astype(np.float64)
             # Round up, and compare in float32: comparing arrays of two precisions takes twice as
             # long.
-            reach = np.nextafter(
+            max_squares = np.nextafter(
                 (kth_bound + 2 * contribution.bound_errors(kth_bound, block_ids)).astype(
                     np.float32
                 ),
                 np.inf,
                 dtype=np.float32,
             )
-            query, columns = np.divmod(np.flatnonzero(squares <= reach[:, None]), len(X))
-            distances = compute_pair_distances(rows, rows[block_ids], columns, query)
-            counts = np.bincount(query, minlength=len(block_ids))
-            neighbors.append(select_first_pairs(query, columns, distances, counts, n_neighbors)[1])
+            query_positions, row_ids = np.divmod(
+                np.flatnonzero(squares <= max_squares[:, None]), len(X)
+            )
+            distances = compute_pair_distances(rows, rows[block_ids], row_ids, query_positions)
+            counts = np.bincount(query_positions, minlength=len(block_ids))
+            neighbors.append(
+                select_first_pairs(query_positions, row_ids, distances, counts, n_neighbors)[1]
+            )
         return neighbors
 
     blocks = split_rows(len(query_ids), 24 * len(X), max_rows=_MAX_QUERIES_PER_BLOCK)
     results = zip(*map_in_order(process_block, blocks, n_threads), strict=True)
-    return [np.concatenate(blocks_of_number) for blocks_of_number in results]
+    return [np.concatenate(neighbor_blocks) for neighbor_blocks in results]
 
 
 class _Contribution:
@@ -86,11 +97,13 @@ class _Contribution:
 
     def __init__(self, Z: Matrix, start: int, end: int) -> None:
         coordinates = Z[:, start:end]
-        lengths, ones = np.square(coordinates).sum(axis=1), np.ones(len(Z))
-        self._query_factor = np.column_stack([-2 * coordinates, lengths, ones]).astype(np.float32)
-        self._row_factor = np.vstack([coordinates.T, ones, lengths]).astype(np.float32)
+        squared_norms, ones = np.square(coordinates).sum(axis=1), np.ones(len(Z))
+        self._query_factor = np.column_stack([-2 * coordinates, squared_norms, ones]).astype(
+            np.float32
+        )
+        self._row_factor = np.vstack([coordinates.T, ones, squared_norms]).astype(np.float32)
         self._norms = np.sqrt(np.square(Z[:, :end]).sum(axis=1))
-        self._n_terms = 3 * end + 8  # Upper bound on the number of terms.
+        self._n_terms = 3 * end + 8  # Upper bound on the terms of a squared distance.
 
     def add(self, squares: NDArray[np.float32], query_ids: Indices) -> None:
         """Add this contribution to the squared distances of a block of queries, in place."""
@@ -101,5 +114,5 @@ class _Contribution:
     def bound_errors(self, squares: Vector, query_ids: Indices) -> Vector:
         """Bound the accumulated rounding errors of the squared distances ``squares``."""
         eps = float(np.finfo(np.float32).eps)
-        reach = 2 * self._norms[query_ids] + np.sqrt(np.maximum(squares, 0))
-        return np.asarray(8 * self._n_terms * eps * np.maximum(reach, 1e-15) ** 2)
+        length_bounds = 2 * self._norms[query_ids] + np.sqrt(np.maximum(squares, 0))
+        return np.asarray(8 * self._n_terms * eps * np.maximum(length_bounds, 1e-15) ** 2)

@@ -15,23 +15,24 @@ from nearfar.solvers.eigen import partial_eigh
 #: Function of a matrix (or a vector) that returns the value to minimize and its gradient.
 Objective = Callable[[Matrix], tuple[float, Matrix]]
 # Maximum number of evaluations of the objective per line search.
-_LINE_SEARCHES = 30
+_MAX_LINE_SEARCH_EVALUATIONS = 30
 # Number of past steps that L-BFGS stores.
-_MEMORY = 20
+_N_STORED_STEPS = 20
 # Relative gap at which `descend_with_proof` stops, in units of ``tol``.
 _ACCEPTED_GAP = 50
 # Maximum number of times that `descend_with_proof` divides the tolerance by 10.
 _MAX_REFINEMENTS = 3
-# Lengths that are tried for a new row, relative to the longest row.
-_LENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
+# Lengths of the new row of L that `escape` tries, relative to the longest row of L.
+_RELATIVE_ROW_LENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 
 
 @dataclass
 class Descent:
     """State of a descent. The caller creates it, so that the best point is available after Ctrl-C.
 
-    ``converged`` is True if the descent stopped by its tolerance. For each iteration, the history
-    has the objective, the step (the relative change of the point) and the seconds since the start.
+    ``converged`` is True if the descent stopped because the objective hardly decreased any more.
+    For each iteration, the history has the objective, the step (the relative change of the point)
+    and the seconds since the start.
     """
 
     point: Matrix
@@ -102,24 +103,29 @@ def descend(
     # Divide by the first value, because the solver also has absolute tolerances.
     unit = abs(value) if value != 0 else 1.0
     state.objective, state.converged = value, False
-    n_small = 0
+    n_small_decreases = 0
     # The current point and the point evaluated last, each with its value and gradient.
-    current = latest = (state.point.ravel(), value / unit, gradient.ravel() / unit)
+    current_evaluation = latest_evaluation = (
+        state.point.ravel(),
+        value / unit,
+        gradient.ravel() / unit,
+    )
 
-    def evaluate_scaled(flat: Matrix) -> tuple[float, Matrix]:
-        nonlocal latest
-        value, gradient = objective(flat.reshape(shape))
+    def evaluate_scaled(flat_point: Matrix) -> tuple[float, Matrix]:
+        nonlocal latest_evaluation
+        value, gradient = objective(flat_point.reshape(shape))
         if not np.isfinite(value):
-            # Report an increase that is as large as the decrease predicted by the slope. The line
-            # search then halves the step.
-            origin, height, slope = current
-            return height + abs(float(slope @ (flat - origin))), -slope
-        latest = flat.copy(), value / unit, gradient.ravel() / unit
-        return latest[1], latest[2]
+            # Report an increase that is as large as the decrease predicted by the gradient. The
+            # line search then halves the step.
+            current_point, current_value, current_gradient = current_evaluation
+            increase = abs(float(current_gradient @ (flat_point - current_point)))
+            return current_value + increase, -current_gradient
+        latest_evaluation = flat_point.copy(), value / unit, gradient.ravel() / unit
+        return latest_evaluation[1], latest_evaluation[2]
 
     def record(intermediate_result: optimize.OptimizeResult) -> None:
-        nonlocal n_small, current
-        current = latest
+        nonlocal n_small_decreases, current_evaluation
+        current_evaluation = latest_evaluation
         point = np.array(intermediate_result.x).reshape(shape)
         value = float(intermediate_result.fun) * unit
         change = np.linalg.norm(point - state.point) / max(
@@ -136,8 +142,8 @@ def descend(
             state.history[name].append(number)
         if report is not None:
             report(entries)
-        n_small = n_small + 1 if decrease <= tol * abs(value) else 0
-        if n_small > 1:
+        n_small_decreases = n_small_decreases + 1 if decrease <= tol * abs(value) else 0
+        if n_small_decreases > 1:
             state.converged = True
             raise StopIteration
         if state.n_iter >= max_iter:
@@ -155,15 +161,15 @@ def descend(
         options={
             "maxiter": max_iter,
             "maxfun": 100 * max_iter,
-            "maxls": _LINE_SEARCHES,
-            "maxcor": _MEMORY,
+            "maxls": _MAX_LINE_SEARCH_EVALUATIONS,
+            "maxcor": _N_STORED_STEPS,
             "ftol": 0.0,
             "gtol": 0.0,
         },
     )
     if not state.n_iter:
         # The start is a minimum. Record its value, so that the history is not empty.
-        record(optimize.OptimizeResult(x=current[0], fun=current[1]))
+        record(optimize.OptimizeResult(x=current_evaluation[0], fun=current_evaluation[1]))
     # If no step reduces the objective, the descent has converged up to rounding.
     if state.n_iter < max_iter:
         state.converged = True
@@ -173,7 +179,7 @@ def descend(
 def descend_with_proof(
     objective: Objective,
     state: Descent,
-    prove: Callable[[Matrix], tuple[float, Matrix | None]],
+    compute_gap: Callable[[Matrix], tuple[float, Matrix | None]],
     *,
     max_iter: int,
     tol: float,
@@ -186,11 +192,11 @@ def descend_with_proof(
     ----------
     objective, state, max_iter, tol, bounds, report
         As in `descend`.
-    prove : callable
-        Function of a point that returns the relative gap to a proven bound, and a better point or
-        None. There is a better point if the factorization created a spurious stationary point (see
-        `escape`). If the gap exceeds 50 times ``tol``, the descent continues from the better point,
-        or with a smaller tolerance if there is none.
+    compute_gap : callable
+        Function of a point that returns the relative gap to a proven lower bound, and a better
+        point or None. There can be a better point if the point is a factor L of M = LᵀL, which can
+        be stationary although M is not optimal (see `escape`). If the gap exceeds 50 times ``tol``,
+        the descent continues from the better point, or with a smaller tolerance if there is none.
 
     Returns
     -------
@@ -209,17 +215,19 @@ def descend_with_proof(
         )
         if not state.converged:
             return state
-        gap, better = prove(state.point)
-        if gap <= _ACCEPTED_GAP * tol or (better is None and n_refinements == _MAX_REFINEMENTS):
+        gap, better_point = compute_gap(state.point)
+        if gap <= _ACCEPTED_GAP * tol or (
+            better_point is None and n_refinements == _MAX_REFINEMENTS
+        ):
             return state
-        if better is None:
+        if better_point is None:
             n_refinements += 1
         else:
-            state.point = better
+            state.point = better_point
 
 
 def escape(
-    value: Callable[[Matrix], float], L: Matrix, slope: Matrix, *, min_decrease: float = 0.0
+    objective: Callable[[Matrix], float], L: Matrix, gradient: Matrix, *, min_decrease: float = 0.0
 ) -> Matrix | None:
     """Find a better map than L, if L is a stationary point but M = LᵀL is not optimal.
 
@@ -228,11 +236,11 @@ def escape(
 
     Parameters
     ----------
-    value : callable
+    objective : callable
         The objective as a function of L.
     L : ndarray of shape (n_components, n_features) or (n_features,)
         The linear map. A vector is the diagonal of a diagonal map.
-    slope : ndarray of shape (n_features, n_features) or (n_features,)
+    gradient : ndarray of shape (n_features, n_features) or (n_features,)
         The gradient G in M, or its diagonal.
     min_decrease : float, default=0
         Minimum relative decrease of the objective.
@@ -251,25 +259,25 @@ def escape(
     >>> bool(value(escape(value, L, 2 * (L.T @ L - np.eye(2)))) < value(L))
     True
     """
-    start_value = value(L)
+    start_value = objective(L)
     threshold = start_value - min_decrease * abs(start_value)
     if L.ndim == 1:
         direction = np.zeros(len(L))
-        direction[np.argmin(slope)] = 1.0
-        lowest, longest, rows = slope.min(), np.abs(L).max(), L
+        direction[np.argmin(gradient)] = 1.0
+        lowest_eigenvalue, max_length, rows = gradient.min(), np.abs(L).max(), L
     else:
-        values, vectors = partial_eigh(slope, 0, 0)
-        lowest, direction = values[0], vectors[:, 0]
+        eigenvalues, vectors = partial_eigh(gradient, 0, 0)
+        lowest_eigenvalue, direction = eigenvalues[0], vectors[:, 0]
         # Rotate L so that the last row is the shortest. The new row replaces the last row.
-        _, singular, axes = np.linalg.svd(L, full_matrices=False)
-        longest, rows = singular[0], singular[:, None] * axes
-    if lowest >= 0:
+        _, singular_values, axes = np.linalg.svd(L, full_matrices=False)
+        max_length, rows = singular_values[0], singular_values[:, None] * axes
+    if lowest_eigenvalue >= 0:
         return None
-    for length in _LENGTHS:
+    for length in _RELATIVE_ROW_LENGTHS:
         if L.ndim == 1:
-            trial = np.where(direction > 0, length * longest, rows)
+            trial = np.where(direction > 0, length * max_length, rows)
         else:
-            trial = np.vstack([rows[:-1], length * longest * direction])
-        if value(trial) < threshold:
+            trial = np.vstack([rows[:-1], length * max_length * direction])
+        if objective(trial) < threshold:
             return np.asarray(trial)
     return None

@@ -130,9 +130,9 @@ def alternating_projection(
     Examples
     --------
     >>> from functools import partial
-    >>> left = partial(project_halfspace, w=np.array([1.0, 0.0]), c=1.0)
-    >>> low = partial(project_halfspace, w=np.array([0.0, 1.0]), c=1.0)
-    >>> alternating_projection([3.0, 2.0], [left, low]).point
+    >>> project_left = partial(project_halfspace, w=np.array([1.0, 0.0]), c=1.0)
+    >>> project_down = partial(project_halfspace, w=np.array([0.0, 1.0]), c=1.0)
+    >>> alternating_projection([3.0, 2.0], [project_left, project_down]).point
     array([1., 1.])
     """
     return _project_in_rounds(p, projections, tol, max_iter, uses_corrections=False)
@@ -143,19 +143,20 @@ def dykstra(
 ) -> ProjectionResult:
     """Find the common point of convex sets nearest to ``p`` by Dykstra's algorithm.
 
-    As :func:`alternating_projection`, but the change made by the last projection onto a set, its
-    correction, is undone before the next projection onto that set. The stopping rule is the same,
-    where the move of a projection is the change of its correction. A round may leave the point in
-    place while corrections still grow, and the algorithm then continues.
+    This works like :func:`alternating_projection`, but each set has a correction: the change made
+    by the last projection onto the set, which is undone before the next projection onto it. The
+    stopping rule is the same, and a projection moves the point by the change of its correction. A
+    round may leave the point in place while corrections still grow, and the algorithm then
+    continues.
 
     Examples
     --------
     >>> from functools import partial
-    >>> left = partial(project_halfspace, w=np.array([1.0, 0.0]), c=0.0)
-    >>> below = partial(project_halfspace, w=np.array([1.0, 1.0]), c=0.0)
-    >>> alternating_projection([1.0, 0.5], [below, left]).point
+    >>> project_left = partial(project_halfspace, w=np.array([1.0, 0.0]), c=0.0)
+    >>> project_diagonally = partial(project_halfspace, w=np.array([1.0, 1.0]), c=0.0)
+    >>> alternating_projection([1.0, 0.5], [project_diagonally, project_left]).point
     array([ 0.  , -0.25])
-    >>> dykstra([1.0, 0.5], [below, left]).point.round(6) + 0.0
+    >>> dykstra([1.0, 0.5], [project_diagonally, project_left]).point.round(6) + 0.0
     array([0., 0.])
     """
     return _project_in_rounds(p, projections, tol, max_iter, uses_corrections=True)
@@ -174,24 +175,24 @@ def gradient_alternating_projection(
     r"""Minimize a convex function over the intersection of convex sets.
 
     The algorithm alternates a step along the negative gradient (or a subgradient) with one round of
-    projections. With a constant step it would only reach a neighborhood of the optimum, so step t
-    has length :math:`step / \sqrt t`. A good first step is about the inverse of the curvature. The
-    algorithm stops when a step and its round together move the point by at most ``tol``. A point
-    within this distance of every set counts as feasible.
+    projections. With a constant factor it would only reach a neighborhood of the optimum, so the
+    gradient in iteration t is multiplied by :math:`step / \sqrt t`. A good value of ``step`` is
+    about the inverse of the curvature. The algorithm stops when a step and its round together move
+    the point by at most ``tol``. A point within this distance of every set counts as feasible.
 
     If ``objective`` is passed, the result is the feasible iterate with the lowest objective.
-    Otherwise it is the last iterate. The last iterate is projected onto the intersection first,
-    since the rounds only approach it.
+    Otherwise it is the last iterate. The last iterate is finally projected onto the intersection,
+    because the rounds only come close to the intersection.
 
     Examples
     --------
     The point of the unit simplex nearest to (2, 1):
 
     >>> from functools import partial
-    >>> total = partial(project_hyperplane, w=np.ones(2), c=1.0)
-    >>> positive = partial(np.maximum, 0.0)
+    >>> project_sum = partial(project_hyperplane, w=np.ones(2), c=1.0)
+    >>> project_sign = partial(np.maximum, 0.0)
     >>> result = gradient_alternating_projection(
-    ...     np.zeros(2), [total, positive], lambda p: p - np.array([2.0, 1.0]), step=0.5
+    ...     np.zeros(2), [project_sum, project_sign], lambda p: p - np.array([2.0, 1.0]), step=0.5
     ... )
     >>> result.point.round(4)
     array([1., 0.])
@@ -199,25 +200,26 @@ def gradient_alternating_projection(
     if not step > 0:
         raise ValueError(f"step must be a number above 0; got {step!r}.")
     point = _check_start(p, max_iter)
-    best, best_value = None, np.inf
+    best_point, best_value = None, np.inf
     converged, n_iter = False, 0
     while not converged and n_iter < max_iter:
         n_iter += 1
-        old = point
+        old_point = point
         point = point - step / np.sqrt(n_iter) * gradient(point)
         for projection in projections:
             point = projection(point)
-        converged = _distance(point, old) <= tol
+        converged = _distance(point, old_point) <= tol
         if objective is not None:
             value = objective(point)
             # Measuring the violation takes another round of projections. Measure it only if the
             # value is the best so far.
             if value < best_value and _measure_violation(point, projections) <= tol:
-                best, best_value = point, value
-    # Among all feasible points, the one nearest to the last iterate changes the value least.
+                best_point, best_value = point, value
+    # Make the last iterate feasible. Use the nearest feasible point, so that the objective changes
+    # little.
     point = dykstra(point, projections, tol=tol, max_iter=max_iter).point
-    if objective is not None and best is not None and best_value <= objective(point):
-        point = best
+    if objective is not None and best_point is not None and best_value <= objective(point):
+        point = best_point
     return ProjectionResult(point, n_iter, converged, _measure_violation(point, projections))
 
 
@@ -234,14 +236,14 @@ def _project_in_rounds(
     converged, n_iter = False, 0
     while not converged and n_iter < max_iter:
         n_iter += 1
-        start, largest_move = point, 0.0
+        round_start, largest_move = point, 0.0
         for index, projection in enumerate(projections):
-            old, shifted = point, point + corrections[index]
-            point = projection(shifted)
+            old_point, shifted_point = point, point + corrections[index]
+            point = projection(shifted_point)
             if uses_corrections:
-                corrections[index] = shifted - point
-            largest_move = max(largest_move, _distance(point, old))
-        converged = max(largest_move, _distance(point, start)) <= tol
+                corrections[index] = shifted_point - point
+            largest_move = max(largest_move, _distance(point, old_point))
+        converged = max(largest_move, _distance(point, round_start)) <= tol
     return ProjectionResult(point, n_iter, converged, _measure_violation(point, projections))
 
 

@@ -20,9 +20,9 @@ class AttentionROI(_TensorTransformer):
     r"""Square crops of images around their most salient pixels.
 
     The crop of an image is centered at :math:`\arg\max_p S(p)`, where S is its
-    :func:`~nearfar.tensors.saliency_map`. Crops of color images are converted to hue, saturation
-    and value, and have the shape (crop_size, crop_size, 3). Crops of gray images have the shape
-    (crop_size, crop_size). Labels are not used, so a crop may miss the object.
+    :func:`~nearfar.tensors.saliency_map`. Crops of color images have the shape (crop_size,
+    crop_size, 3) and are converted to hue, saturation and value by default. Crops of gray images
+    have the shape (crop_size, crop_size). Labels are not used, so a crop may miss the object.
 
     Use it to convert photographs of single objects to small tensors of the same shape. ``fit``
     stores only the shape of the images.
@@ -43,7 +43,7 @@ class AttentionROI(_TensorTransformer):
     flatten : bool, default=True
         Whether ``transform`` returns flat rows. If False, it returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last axis
         varies fastest).
 
     Attributes

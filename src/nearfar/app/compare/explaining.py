@@ -19,7 +19,7 @@ from nearfar.base.local_voter import LocalClassifier
 from nearfar.base.relevance import format_fraction
 from nearfar.blocks import split_rows
 from nearfar.neighbors.knn import KNNClassifier
-from nearfar.neighbors.linear_votes import estimate_linear_map, explain_linear, may_be_linear
+from nearfar.neighbors.linear_votes import estimate_linear_map, explain_linear_vote, may_be_linear
 from nearfar.words import format_method_name, join_names
 
 #: Numbers of training rows before a map that a model keeps for explanations, at most.
@@ -185,7 +185,7 @@ def _explain_knn(
         mapped = map_through(back, queries)
     names = column_names(chain, queries.shape[1], features)
     distinct = [str(j) for j in range(queries.shape[1])]
-    found = explain_linear(last, mapped, _floats(queries), _floats(rows), linear, distinct)
+    found = explain_linear_vote(last, mapped, _floats(queries), _floats(rows), linear, distinct)
     if len(set(names)) == len(names):
         return found.merge_features(names)
     metric = np.eye(len(names)) if linear is None else linear.T @ linear

@@ -60,7 +60,7 @@ class Chunklets(Supervision):
 
     def __init__(self, labels: ArrayLike) -> None:
         numbers = _check_numbers(labels, "labels")
-        self._set(labels=numbers, n_samples=numbers.size)
+        self._set_fields(labels=numbers, n_samples=numbers.size)
 
     def _check_state(self, _: Sizes) -> None:
         check_that(

@@ -28,22 +28,22 @@ class Supervision(Immutable):
 
     n_samples: int
 
-    def _set(self, **fields: Any) -> None:
+    def _set_fields(self, **fields: Any) -> None:
         for value in fields.values():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
         vars(self).update(fields)
 
     @classmethod
-    def _of(cls, **fields: Any) -> Self:
+    def _from_fields(cls, **fields: Any) -> Self:
         """Create an object from fields without checking them."""
         supervision = cls.__new__(cls)
-        supervision._set(**fields)
+        supervision._set_fields(**fields)
         return supervision
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays are writeable after pickle and deepcopy, so make them read-only again.
-        self._set(**state)
+        self._set_fields(**state)
 
     def _check_state(self, _: Sizes) -> None:
         type(self)(**vars(self))
@@ -66,19 +66,19 @@ class Supervision(Immutable):
 
     def _check_row_selection(self, indices: ArrayLike) -> Indices:
         """Return the row indices selected by a mask, or check and return distinct indices."""
-        mask = convert_to_array(indices, "indices", "(m,)")
-        if mask.dtype == bool:
-            if mask.shape != (self.n_samples,):
+        selection = convert_to_array(indices, "indices", "(m,)")
+        if selection.dtype == bool:
+            if selection.shape != (self.n_samples,):
                 raise ValueError(
-                    f"indices is a boolean mask of shape {mask.shape}; it should have shape "
+                    f"indices is a boolean mask of shape {selection.shape}; it should have shape "
                     f"({self.n_samples},), one entry per sample."
                 )
-            return np.flatnonzero(mask)
+            return np.flatnonzero(selection)
         rows = check_indices(indices, "indices", self.n_samples)
-        repeat = find_repeat(rows)
-        if repeat is not None:
+        repeated_positions = find_repeat(rows)
+        if repeated_positions is not None:
             raise ValueError(
-                f"indices[{repeat[0]}] and indices[{repeat[1]}] are both {rows[repeat[0]]}; "
-                "indices must be distinct."
+                f"indices[{repeated_positions[0]}] and indices[{repeated_positions[1]}] are both "
+                f"{rows[repeated_positions[0]]}; indices must be distinct."
             )
         return rows

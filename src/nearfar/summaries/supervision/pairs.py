@@ -114,7 +114,9 @@ class Pairs(Supervision):
                 similar_pairs[~is_conflicting[0]],
                 dissimilar_pairs[~is_conflicting[1]],
             )
-        self._set(similar=similar_pairs, dissimilar=dissimilar_pairs, n_samples=int(n_samples))
+        self._set_fields(
+            similar=similar_pairs, dissimilar=dissimilar_pairs, n_samples=int(n_samples)
+        )
 
     def _check_state(self, _: Sizes) -> None:
         Pairs(**vars(self), conflicts="keep")
@@ -131,7 +133,7 @@ class Pairs(Supervision):
     def without_conflicts(self) -> Self:
         """Return a copy without the pairs that are both similar and dissimilar."""
         is_conflicting = _find_conflicts(self.similar, self.dissimilar)
-        return self._of(
+        return self._from_fields(
             similar=self.similar[~is_conflicting[0]],
             dissimilar=self.dissimilar[~is_conflicting[1]],
             n_samples=self.n_samples,
@@ -181,7 +183,7 @@ class Pairs(Supervision):
         check_parameter("Pairs.from_labels", "n_dissimilar", n_dissimilar, [integer(0), none])
         rng = check_random_state(random_state)
         blocks = sort_by_class(y, unknown)
-        return cls._of(
+        return cls._from_fields(
             similar=draw_within(blocks, limit_draws(n_similar, blocks), rng),
             dissimilar=draw_between(blocks, limit_draws(n_dissimilar, blocks), rng),
             n_samples=blocks.n_samples,
@@ -259,7 +261,7 @@ class Pairs(Supervision):
             The remaining pairs, with ``n_samples = len(indices)``.
         """
         rows = self._check_row_selection(indices)
-        return self._of(
+        return self._from_fields(
             similar=renumber(self.similar, rows, self.n_samples),
             dissimilar=renumber(self.dissimilar, rows, self.n_samples),
             n_samples=rows.size,

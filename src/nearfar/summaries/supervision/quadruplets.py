@@ -81,7 +81,7 @@ class Quadruplets(Supervision):
             "index {} is paired with itself; the two points of a pair must differ.",
         )
         _check_consistent(rows, "indices")
-        self._set(indices=rows, n_samples=int(n_samples))
+        self._set_fields(indices=rows, n_samples=int(n_samples))
 
     def __repr__(self) -> str:
         return f"Quadruplets({len(self.indices)} quadruplets, n_samples={self.n_samples})"
@@ -124,7 +124,7 @@ class Quadruplets(Supervision):
         rng = check_random_state(random_state)
         blocks = sort_by_class(y, unknown)
         quadruplets = draw_quadruplets(blocks, limit_draws(n_quadruplets, blocks), rng)
-        return cls._of(indices=quadruplets, n_samples=blocks.n_samples)
+        return cls._from_fields(indices=quadruplets, n_samples=blocks.n_samples)
 
     @classmethod
     def from_pairs(
@@ -163,7 +163,7 @@ class Quadruplets(Supervision):
         cap = limit_comparisons(n_quadruplets, min(len(near), len(far)))
         first, second = np.divmod(draw_ranks(len(near) * len(far), cap, rng), max(len(far), 1))
         rows = np.hstack([near[first], far[second]])
-        return cls._of(indices=rows, n_samples=pairs.n_samples)
+        return cls._from_fields(indices=rows, n_samples=pairs.n_samples)
 
     @classmethod
     def from_arrays(cls, quadruplets: ArrayLike) -> tuple[NDArray[Any], Self]:
@@ -193,7 +193,7 @@ class Quadruplets(Supervision):
         copies[:, 2:] += 2 * (pairs[:, :2] == pairs[:, 2:]).all(axis=1, keepdims=True)
         X, rows = make_rows(points, codes, copies)
         _check_consistent(rows, "quadruplets")
-        return X, cls._of(indices=rows, n_samples=len(X))
+        return X, cls._from_fields(indices=rows, n_samples=len(X))
 
     def to_arrays(self, X: ArrayLike) -> NDArray[Any]:
         """Return the points of the quadruplets.
@@ -225,7 +225,7 @@ class Quadruplets(Supervision):
         """
         kept_rows = self._check_row_selection(indices)
         rows = renumber(self.indices, kept_rows, self.n_samples)
-        return self._of(indices=rows, n_samples=kept_rows.size)
+        return self._from_fields(indices=rows, n_samples=kept_rows.size)
 
 
 def _sort_pairs(rows: Indices) -> Indices:

@@ -77,7 +77,7 @@ class Triplets(Supervision):
         check_parameter("Triplets", "n_samples", n_samples, [integer(0)])
         rows = check_tuples(indices, 3, "indices", n_samples)
         _raise_if_opposite(rows, "indices")
-        self._set(indices=rows, n_samples=int(n_samples))
+        self._set_fields(indices=rows, n_samples=int(n_samples))
 
     def __repr__(self) -> str:
         return f"Triplets({len(self.indices)} triplets, n_samples={self.n_samples})"
@@ -118,7 +118,7 @@ class Triplets(Supervision):
         rng = check_random_state(random_state)
         blocks = sort_by_class(y, unknown)
         triplets = draw_triplets(blocks, limit_draws(n_triplets, blocks), rng)
-        return cls._of(indices=triplets, n_samples=blocks.n_samples)
+        return cls._from_fields(indices=triplets, n_samples=blocks.n_samples)
 
     @classmethod
     def from_neighbors(
@@ -167,7 +167,7 @@ class Triplets(Supervision):
         ]
         rows = np.concatenate([np.empty((0, 3), np.intp), *triplets])
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        return cls._of(indices=rows, n_samples=len(points))
+        return cls._from_fields(indices=rows, n_samples=len(points))
 
     @classmethod
     def from_pairs(
@@ -209,7 +209,7 @@ class Triplets(Supervision):
         rows = draw_joined_triplets(
             consistent.similar, consistent.dissimilar, pairs.n_samples, cap, rng
         )
-        return cls._of(indices=rows, n_samples=pairs.n_samples)
+        return cls._from_fields(indices=rows, n_samples=pairs.n_samples)
 
     @classmethod
     def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:
@@ -233,7 +233,7 @@ class Triplets(Supervision):
         points, codes = find_distinct_points(triplets, 3, "triplets")
         X, rows = make_rows(points, codes)
         _raise_if_opposite(rows, "triplets")
-        return X, cls._of(indices=rows, n_samples=len(X))
+        return X, cls._from_fields(indices=rows, n_samples=len(X))
 
     def to_arrays(self, X: ArrayLike) -> NDArray[Any]:
         """Return the points of the triplets.
@@ -265,7 +265,7 @@ class Triplets(Supervision):
         """
         kept_rows = self._check_row_selection(indices)
         rows = renumber(self.indices, kept_rows, self.n_samples)
-        return self._of(indices=rows, n_samples=kept_rows.size)
+        return self._from_fields(indices=rows, n_samples=kept_rows.size)
 
 
 def _raise_if_opposite(rows: Indices, name: str) -> None:
