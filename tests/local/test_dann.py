@@ -226,3 +226,9 @@ def test_default_size():
     assert choose_window_size(8000, 16, 26) == 1600
     assert choose_window_size(40, 13, 3) == 40
     assert choose_window_size(200, 2, 2) == 50
+
+
+def test_queries_too_far_for_floating_point_numbers_are_refused():
+    X, y = make_classification(40, 4, random_state=0)
+    with pytest.raises(ValueError, match="distances between rows of X overflow"):
+        DANNClassifier().fit(X, y).predict(X * 1e95)

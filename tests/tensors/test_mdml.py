@@ -258,7 +258,7 @@ def test_bad_input_is_named():
         MDML(3).fit(T[:10], [0] * 8 + [1] * 2)
     with pytest.raises(ValueError, match="push_weight must be a number above 0"):
         MDML(push_weight=0).fit(T, y)
-    with pytest.raises(ValueError, match="Squares of X overflow"):
+    with pytest.raises(ValueError, match=r"X: the largest absolute value is .*overflow"):
         MDML().fit(T * 1e200, y)
     with pytest.warns(ConvergenceWarning, match="MDML did not converge in 1 iterations"):
         MDML(2, max_iter=1).fit(T, y)
@@ -278,3 +278,13 @@ def test_what_compare_tries_fits_small_images():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Fewer features than requested.
             assert np.isfinite(cls(**setting).fit(T, y).transform(T)).all()
+
+
+@pytest.mark.parametrize("exponent", [-300, -100, 100, 300])
+def test_extreme_units_give_the_same_metric(exponent):
+    _, T, y = vectors_and_tensors()
+    plain, scaled = MDML(2).fit(T, y), MDML(2).fit(np.ldexp(T, exponent), y)
+    np.testing.assert_allclose(scaled.objective_, plain.objective_, rtol=1e-2)
+    one, other = plain.transform(T).reshape(len(T), -1), scaled.transform(np.ldexp(T, exponent))
+    other = other.reshape(len(T), -1)
+    assert np.corrcoef(one @ one.T, other @ other.T)[0, 1] > 0.99

@@ -217,7 +217,7 @@ def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> M
     else:
         values, axes = find_between_axes(statistics)
     if values[0] <= np.finfo(float).eps ** 1.5 * variance:
-        raise ValueError("The class means are all equal, so they span no direction.")
+        raise ValueError("The class means of X are all equal, so they span no direction.")
     rank = int((values > get_rank_tolerance(statistics) * values[0]).sum())
     return axes[: min(rank, statistics.n_classes - 1)].T
 
