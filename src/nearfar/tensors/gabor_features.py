@@ -259,9 +259,9 @@ def gabor_bank(
         check_parameter("gabor_bank", name, value, allowed)
     with np.errstate(all="ignore"):  # The kernels are checked below.
         kernels = _compute_kernels(*values)
-    if not np.isfinite(kernels).all():
+    if not np.isfinite(kernels).all() or not kernels.any():
         raise ValueError(
-            f"The Gabor kernels overflow with max_frequency={max_frequency:g}, "
+            f"The Gabor kernels overflow or underflow with max_frequency={max_frequency:g}, "
             f"frequency_ratio={frequency_ratio:g}, envelope_width={envelope_width:g} and "
             f"prefactor_power={prefactor_power:g}. Use less extreme values."
         )
