@@ -70,7 +70,7 @@ class STM(TensorClassifier):
     C : float, default=1.0
         Cost of a margin error, in units of 1 / X².
     rank : int, default=1
-        Number of rank-one terms of the weight tensor W.
+        Number of rank-one terms of the weight tensor W, at most the largest possible rank.
     class_weight : dict, "balanced" or None, default=None
         Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
