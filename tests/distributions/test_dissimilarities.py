@@ -462,7 +462,7 @@ def test_covariances_that_rounding_makes_definite_are_refused(t, p, rank):
         try:
             dissimilarity(Gaussians.from_sets(rows, ridge=0.0))
         except ValueError as error:
-            assert "Give a larger ridge, or shrinkage" in str(error)
+            assert "Use a larger ridge, or shrinkage" in str(error)
             refused += 1
     assert refused >= 58
     assert np.isfinite(dissimilarity(make_ill_conditioned(8, 15, 0))).all()

@@ -226,7 +226,7 @@ def test_bad_supervision():
     with pytest.raises(ValueError, match="ITML learns from pairs, but supervision contains no"):
         ITML().fit(X, supervision=Pairs([], [], n_samples=6))
     with pytest.raises(
-        ValueError, match="Every similar pair of supervision has zero length .2 pairs"
+        ValueError, match="Every similar pair in supervision has zero length .2 pairs"
     ):
         ITML().fit(X, supervision=Pairs([[0, 1], [2, 3]], [[0, 4]], n_samples=6))
     with pytest.raises(ValueError, match="made for 7 samples but X has 6"):
@@ -239,7 +239,7 @@ def test_bad_supervision():
     without = ITML().fit(X, supervision=Pairs([[0, 4]], [[0, 5]], n_samples=6))
     np.testing.assert_array_equal(itml.components_, without.components_)
     with pytest.raises(
-        ValueError, match="Every pair of supervision is dissimilar and has zero length"
+        ValueError, match="Every pair in supervision is dissimilar and has zero length"
     ):
         ITML().fit(X, supervision=Pairs([], [[2, 3]], n_samples=6))
 

@@ -159,7 +159,7 @@ def test_bad_supervision():
     with pytest.raises(ValueError, match="SDML learns from pairs, but supervision contains no"):
         SDML().fit(X, supervision=Pairs([], [], n_samples=6))
     with pytest.raises(
-        ValueError, match="Every similar pair of supervision has zero length .1 pairs"
+        ValueError, match="Every similar pair in supervision has zero length .1 pairs"
     ):
         SDML().fit(X, supervision=Pairs([[0, 1]], [[2, 3]], n_samples=6))
     with pytest.raises(ValueError, match="made for 7 samples but X has 6"):

@@ -1198,7 +1198,7 @@ WRONG_FORMS = {
         node(
             "DictNode", "builtins.dict", content={"a": value(1)}, key_types=items("ListNode", "int")
         ),
-        "is not a valid type of a key",
+        "cannot be the key of a dict",
     ),
     "keys that are called": (
         node(
@@ -1314,7 +1314,7 @@ WRONG_FORMS = {
             content={"a": value(1)},
             key_types=items("ListNode", value("text")),
         ),
-        "is not a valid type of a key",
+        "cannot be the key of a dict",
     ),
     "an array of letters": (
         node("NdArrayNode", "numpy.ndarray", type="json", content="a", shape=items("TupleNode")),

@@ -321,7 +321,7 @@ def test_names_and_results_are_those_of_tensorly():
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: unfold(X, 3), "mode must be from 0 to 2; got 3"),
+        (lambda: unfold(X, 3), "mode must be from -3 to 2; got 3"),
         (lambda: fold(unfold(X, 1), 0, X.shape), "unfolds to"),
         (lambda: mode_dot(X, np.eye(4), 1), "mode 1 has length 3, but the matrix is for length 4"),
         (lambda: mode_dot(X, np.ones(4), 1), "the vector is for length 4"),

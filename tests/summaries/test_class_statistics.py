@@ -847,7 +847,7 @@ def small(**options):
         (
             lambda: ClassStatistics().partial_fit([[1.0], [2.0]], sample_weight=[1, -2]),
             ValueError,
-            r"sample_weight must not be negative; row 1 is -2\.0",
+            r"sample_weight must not be negative; the weight of row 1 is -2\.0",
         ),
         (
             lambda: ClassStatistics().partial_fit([[1.0], [2.0]], sample_weight=[1, 2, 3]),
@@ -892,7 +892,7 @@ def small(**options):
         (
             lambda: small().merge(ClassStatistics().partial_fit([[1.0]])),
             ValueError,
-            "Statistics of 2 and of 1 features cannot be merged",
+            "the same number of features; got 2 and 1",
         ),
         (
             lambda: small().covariance("c"),
@@ -917,7 +917,7 @@ def small(**options):
         (
             lambda: small(storage="dense").within_factor(),
             ValueError,
-            "These statistics are dense, so they have no rows",
+            "These statistics are dense, so they have no factors",
         ),
     ],
 )

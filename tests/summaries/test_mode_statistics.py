@@ -424,8 +424,8 @@ def test_a_large_batch_with_one_bad_value_leaves_no_trace(storage):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda s: s.within_scatter(2), "mode must be from 0 to 1; got 2"),
-        (lambda s: s.between_scatter(-3), "mode must be from 0 to 1; got -3"),
+        (lambda s: s.within_scatter(2), "mode must be from -2 to 1; got 2"),
+        (lambda s: s.between_scatter(-3), "mode must be from -2 to 1; got -3"),
         (lambda s: s.within_scatter(0, [np.eye(3)]), "each of the 2 modes; got 1 entries"),
         (
             lambda s: s.within_scatter(0, [None, np.eye(3)]),

@@ -173,7 +173,7 @@ def test_bad_sets_are_named(bad, message):
     [
         ([0, 2, 2, 4], "Set 1 is empty"),
         ([0, 3, 2, 4], "Set 1 is empty"),
-        ([0, 2], "run from 0 to the 4 rows"),
+        ([0, 2], "run from 0 to the number of rows of X, 4"),
         ([1, 4], "run from 0"),
         ([0.0, 4.0], "integers"),
         ([], "integers"),
@@ -192,7 +192,9 @@ def test_the_constructor_names_the_set_that_is_not_finite():
 
 
 def test_labels_and_names_must_be_one_a_set():
-    with pytest.raises(ValueError, match="labels must have one entry per set, for 1 set"):
+    with pytest.raises(
+        ValueError, match=r"labels must have one entry per set; got shape \(2,\) for 1 set"
+    ):
         Sets.from_list([[[1.0]]], [1, 2])
     with pytest.raises(ValueError, match="arrays is empty"):
         Sets.from_list([])

@@ -187,7 +187,11 @@ def test_integers_of_every_kind_are_taken():
         ([[]], [], r"similar should have shape \(m, 2\); got shape \(1, 0\)"),
         (np.empty((0, 3), int), [], r"similar should have shape \(m, 2\); got shape \(0, 3\)"),
         (None, [], r"similar should have shape \(m, 2\); got shape \(\)"),
-        ([[0, 1], [1, 2], [0]], [], r"similar row 2: irregular length; .* shape \(m, 2\)"),
+        (
+            [[0, 1], [1, 2], [0]],
+            [],
+            r"similar row 2: all rows must have the same length; .* shape \(m, 2\)",
+        ),
         (
             [[0, 1], [1, 2], [2, 3], [4, 120]],
             [],
@@ -198,10 +202,14 @@ def test_integers_of_every_kind_are_taken():
         (
             np.array([[0, 1], [2**63 + 5, 1]], np.uint64),
             [],
-            "similar row 1: 9223372036854775813 does not fit a machine integer",
+            "similar row 1: 9223372036854775813 is outside the range of integers",
         ),
-        ([[0, 10**30]], [], f"similar row 0: {10**30} does not fit a machine integer"),
-        ([[0, 1], [7, 7]], [], "similar row 1: index 7 occurs twice; its points must differ"),
+        ([[0, 10**30]], [], f"similar row 0: {10**30} is outside the range of integers"),
+        (
+            [[0, 1], [7, 7]],
+            [],
+            "similar row 1: index 7 occurs twice; all indices of a row must differ",
+        ),
         ([], [[3, 3]], "dissimilar row 0: index 3 occurs twice"),
         (
             [[0, 1], [4, 9]],
@@ -332,7 +340,10 @@ def test_points_said_both_ways_raise_are_dropped_or_kept():
         (["a", "b"], "labels row 0: 'a' is not an integer"),
         (pd.Series([1, None], dtype="Int64"), "labels row 1: <NA> is not an integer"),
         ([[0, 1]], r"labels should have shape \(m,\); got shape \(1, 2\)"),
-        ([[0, 1], [2]], r"labels row 1: irregular length; labels should have shape \(m,\)"),
+        (
+            [[0, 1], [2]],
+            r"labels row 1: all rows must have the same length; labels should have shape \(m,\)",
+        ),
         (3, r"labels should have shape \(m,\); got shape \(\)"),
     ],
 )
@@ -738,9 +749,9 @@ def test_small_classes_give_fewer_neighbors_with_a_warning():
         triplets = Triplets.from_neighbors(X, y, n_near=2, n_far=4)
     assert triplets.indices.tolist() == triplets_of_neighbors_by_loops(X, y, 2, 4)
     near, far = (str(warning.message) for warning in caught)
-    assert "n_near=2, but rows of a and c have fewer other rows in their class" in near
-    assert "n_far=4, but only 3 rows are in other classes than b" in far
-    with pytest.warns(UserWarning, match="only 0 rows are in other classes than 5"):
+    assert "n_near=2, but rows of a and c have fewer neighbors in their class" in near
+    assert "n_far=4, but only 3 rows are in classes other than b" in far
+    with pytest.warns(UserWarning, match="only 0 rows are in classes other than 5"):
         assert len(Triplets.from_neighbors(X, [5] * 7).indices) == 0
 
 
@@ -818,7 +829,7 @@ def test_restrict_takes_masks_lists_and_nothing(supervision):
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
-        ([0, 3, 1, 3], "indices rows 1 and 3: index 3 is given twice"),
+        ([0, 3, 1, 3], r"indices\[1\] and indices\[3\] are both 3; indices must be distinct"),
         ([0, 5], "indices row 1: index 5 is out of range for n_samples=5"),
         ([0, -1], "indices row 1: index -1 is out of range for n_samples=5"),
         ([0, 1.0], "indices row 1: 1.0 is not an integer"),
@@ -953,7 +964,11 @@ TWO_PAIRS = [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 1.0], [4.0, 5.0]]]
     [
         (TWO_PAIRS[0], [1, 1], r"pairs should have shape \(m, 2, p\); got shape \(2, 2\)"),
         (np.zeros((4, 3, 2)), [1] * 4, r"pairs should have shape \(m, 2, p\); got shape \(4, 3, 2"),
-        ([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]], [1, 1], "pairs row 1: irregular"),
+        (
+            [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]],
+            [1, 1],
+            "pairs row 1: all rows must have the same length",
+        ),
         (TWO_PAIRS, [1], r"sign should have shape \(2,\), one entry per pair; got .*\(1,\)"),
         (TWO_PAIRS, [1, 0], "sign row 1: 0 is neither"),
         (TWO_PAIRS, [2.5, 1], "sign row 0: 2.5 is neither"),

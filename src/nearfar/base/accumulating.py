@@ -107,7 +107,8 @@ class IncrementalEstimator(Estimator, ABC):
         return isinstance(error, Interrupted) and error.components is not None
 
     def __getattr__(self, name: str) -> Any:
-        # Python calls __getattr__ only for missing attributes. The solver may set them.
+        # Python calls __getattr__ only for missing attributes. If the solver sets this attribute,
+        # run the solver now.
         learned = name.endswith("_") and not name.startswith("_") and name not in _NOT_LEARNED
         if learned and "statistics_" in vars(self):
             with _SOLVING:

@@ -33,10 +33,11 @@ class Estimator(BaseEstimator):
     state: ClassVar[State] = State({"n_features_in_": optional(integer_value("p"))})
     #: Names of the class in older model files.
     former_names: ClassVar[Sequence[str]] = ()
-    #: Renamed parameters and attributes: maps each name in older model files to the new name.
+    #: Renamed parameters and attributes, as a dict from the names in older model files to the new
+    #: names.
     renamed: ClassVar[Mapping[str, str]] = {}
-    #: Renamed parameter values: maps each parameter (by its new name) to a dict that maps values in
-    #: older model files to new values.
+    #: Renamed parameter values. The keys are the new names of parameters. Each value is a dict from
+    #: the values in older model files to the new values.
     renamed_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: Up to three parameter settings that are worth trying on new data, in addition to the
     #: defaults.
@@ -80,7 +81,7 @@ class Estimator(BaseEstimator):
         """Raise a ``ValueError`` for errors in fitted attributes that ``state`` cannot detect."""
 
     def _bring_up_to_date(self) -> dict[str, str]:
-        """Replace names and values from an older model file. Return the old-to-new names."""
+        """Replace names and values from an older model file. Return a dict of new names."""
         names: dict[str, str] = {}
         choices: dict[str, Mapping[str, Any]] = {}
         for base in reversed(type(self).__mro__):
@@ -220,7 +221,7 @@ class Estimator(BaseEstimator):
     def _check_values(
         self, y: ArrayLike | None, n_samples: int, *, constant: bool = False
     ) -> Vector:
-        """Return y as finite numbers. Equal numbers raise an error unless ``constant`` is True."""
+        """Return y as finite numbers. Reject equal numbers unless ``constant`` is True."""
         name = type(self).__name__
         if y is None:
             raise ValueError(

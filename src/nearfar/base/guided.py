@@ -85,7 +85,7 @@ def reject_index_pairs(learner: Any, X: Any, y: Any) -> None:
 
 
 class ConstraintLearner(LinearLearner):
-    """Linear learner with ``fit(X, y=None, *, supervision=None)``.
+    """Linear learner that is fitted to labels or to other supervision.
 
     A subclass sets ``supervision_class``, the class of the supervision it accepts. It implements
     ``_draw_supervision``, which draws this supervision from labels, and ``_learn``, which sets
@@ -122,7 +122,7 @@ class ConstraintLearner(LinearLearner):
         return self
 
     def _get_supervision(self, rows: Floats, y: ArrayLike | None, supervision: Any) -> Any:
-        """Return the supervision, drawn from the labels if it was not passed."""
+        """Return the passed supervision. If it is None, draw supervision from the labels."""
         name, accepted = type(self).__name__, self.supervision_class.__name__
         if supervision is not None:
             if not isinstance(supervision, self.supervision_class):
@@ -194,19 +194,19 @@ class PairLearner(ConstraintLearner):
                 )
         if len(similar) and not mask_distinct_pairs(points, similar, rounding).any():
             raise ValueError(
-                f"Every similar pair of supervision has zero length ({len(similar)} pairs of equal "
+                f"Every similar pair in supervision has zero length ({len(similar)} pairs of equal "
                 f"points). {name} needs similar pairs of points that differ."
             )
         has_length = mask_distinct_pairs(points, dissimilar, rounding)
         if not has_length.all():
             if not has_length.any() and not len(similar):
                 raise ValueError(
-                    f"Every pair of supervision is dissimilar and has zero length. {name} needs "
+                    f"Every pair in supervision is dissimilar and has zero length. {name} needs "
                     "pairs of points that differ."
                 )
             if not has_length.any() and self.needs_both_kinds:
                 raise ValueError(
-                    "Every dissimilar pair of supervision has zero length "
+                    "Every dissimilar pair in supervision has zero length "
                     f"({len(dissimilar)} pairs of equal points). No metric can separate equal "
                     "points."
                 )

@@ -55,7 +55,7 @@ KERNEL_PARAMETERS: dict[str, list[AllowedValues]] = {
     "coef0": [real()],
     "n_directions": [none, integer(1), one_of("auto")],
 }
-#: Allowed values of the parameters of learners that use landmarks, a subset of the training rows.
+#: Allowed parameter values of learners that use landmarks, which are a subset of the training rows.
 LANDMARK_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_landmarks": [none, integer(2), one_of("auto")],
     "random_state": [random_state],
@@ -148,7 +148,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return self.kernel_._rows if are_equal else rows
 
     def _learn_kernel(self, X: ArrayLike, y: ArrayLike | None) -> None:
-        """Fit a clone of the kernel to X and y if it is a kernel learner."""
+        """If the kernel is a kernel learner, fit a clone of it to X and y."""
         if not self._is_learned():
             return
         learner: Any = clone(self.kernel)
@@ -174,7 +174,10 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._coordinates(K)
 
     def _span(self, centered: Matrix, n_directions: int | None) -> tuple[Vector, Matrix]:
-        """Return the eigenvalues of a centered kernel, largest first, and B = P diag(μ)^{-1/2}."""
+        """Return the eigenvalues μ of a centered kernel P diag(μ) P', and B = P diag(μ)^{-1/2}.
+
+        The eigenvalues are in descending order.
+        """
         values, vectors = descending_eigh(centered, n_directions)
         is_kept = values > max(_MIN_EIGENVALUE * values[0], _MIN_ABSOLUTE)
         if not is_kept.any():
@@ -325,7 +328,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._centered(K) @ self._basis
 
     def _map_by_coefficients(self, rows: Floats) -> Floats:
-        """Return the mapped points Ωk in the dtype of the rows.
+        """Return the mapped points Ωk, in the dtype of the rows.
 
         The matrix Ω is ``coefficients_``, and k contains the centered kernel values of a point.
         """
@@ -340,7 +343,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 class LandmarkCoordinates(KernelCoordinates):
-    """Kernel coordinates for learners that store only landmark rows and ``coefficients_``."""
+    """Mixin of kernel coordinates for learners that store only landmarks and coefficients."""
 
     n_landmarks: int | Literal["auto"] | None
     random_state: int | np.random.RandomState | None
@@ -400,7 +403,7 @@ def _check_symmetric(K: Matrix) -> None:
 def draw_class_landmarks(
     codes: NDArray[np.intp], n_landmarks: int | None, random: np.random.RandomState
 ) -> NDArray[np.intp]:
-    """Draw about ``n_landmarks`` row indices, in ascending order. None returns all indices.
+    """Draw about ``n_landmarks`` row indices, in ascending order. None selects all rows.
 
     Each class gets rows in proportion to its size, but at least one.
     """
@@ -415,7 +418,7 @@ def draw_class_landmarks(
 
 
 def _split_stored_rows(rows: Matrix, stored: Matrix) -> tuple[Matrix, Indices]:
-    """Return the rows that are not in ``stored``, and the index in ``stored`` of each row.
+    """Return the rows that are not in ``stored``, and each row's index in ``stored``.
 
     The index of a row that is not in ``stored`` is -1. Other indices are unique: equal rows are
     matched to different rows of ``stored``.
@@ -459,5 +462,6 @@ def _join_stored_rows(remaining: Matrix, places: Indices, stored: Matrix) -> Mat
 
 
 def _exact(rows: Floats) -> Matrix:
-    # Kernels lose digits in float32. With one memory order, equal rows give bitwise equal results.
+    # Use float64, because kernels lose digits in float32. Use one memory order, so that equal rows
+    # give bitwise equal results.
     return np.ascontiguousarray(rows, dtype=np.float64)

@@ -79,7 +79,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._values(first, first if Z is None else self._points(Z))
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Map points to coordinates with the distances of the learned kernel.
+        """Map points to the kernel PCA coordinates of the learned kernel.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         raise NotImplementedError
 
     def _points(self, X: ArrayLike) -> Matrix:
-        """Validate points, without the warning about missing feature names for plain arrays.
+        """Validate points. Arrays without feature names do not cause a warning.
 
         Other estimators, such as SVC, convert data frames to arrays before they call the kernel.
         """

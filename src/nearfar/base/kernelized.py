@@ -79,8 +79,8 @@ class KernelizedLearner(KernelCoordinates):
         rows = self._check_X(X, reset=True, min_samples=2)
         if y is None and supervision is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None. It "
-                f"learns from {' or '.join(self.learner_tags.supervision)}."
+                f"{type(self).__name__} requires y to be passed, but the target y is None. "
+                f"This estimator learns from {' or '.join(self.learner_tags.supervision)}."
             )
         if supervision is None:
             reject_index_pairs(self, X, y)
@@ -117,7 +117,7 @@ class KernelizedLearner(KernelCoordinates):
         return np.asarray(mapped, dtype=rows.dtype)
 
     def _inner(self) -> Any:
-        """Return a clone of ``estimator``, or the default learner if it is None."""
+        """Return a clone of ``estimator``, or the default learner if ``estimator`` is None."""
         if self.estimator is None:
             return self.inner()
         if not isinstance(self.estimator, self.inner):

@@ -31,7 +31,7 @@ class TwoClassProblem(NamedTuple):
     positive: tuple[int, ...]
 
     def signs(self, codes: Indices) -> Vector:
-        """Return -1 for rows of the negative classes, +1 for the positive ones and 0 for others."""
+        """Return +1 for each row of a positive class, -1 for a negative class, and 0 otherwise."""
         class_signs = np.zeros(int(codes.max()) + 1)
         class_signs[[k for k in self.negative if k < len(class_signs)]] = -1
         class_signs[[k for k in self.positive if k < len(class_signs)]] = 1
@@ -55,7 +55,10 @@ def unwrap_single(values: Sequence[Any]) -> Any:
 
 
 def check_each_problem(item_check: Condition) -> Condition:
-    """Return a condition on the result of :func:`unwrap_single` with one item per problem."""
+    """Return a condition that applies ``item_check`` to the item of each two-class problem.
+
+    The checked value is a result of :func:`unwrap_single`.
+    """
 
     def fits(value: Any, sizes: Sizes) -> bool:
         n = sizes.get("problems", 1)

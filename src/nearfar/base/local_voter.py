@@ -58,7 +58,7 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
         """
 
     def _learn(self, rows: LocalRows) -> None:
-        """Check the rows and learn the remaining attributes. This is the last step of a fit."""
+        """Check the rows and set further fitted attributes. This is the last step of a fit."""
 
     def _find_neighbors(
         self, rows: LocalRows, queries: LocalQueries, k: int
@@ -119,7 +119,7 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
         return self
 
     def _scale(self) -> Vector:
-        """Return the divisor of each feature: its standard deviation, or 1."""
+        """Return the divisor of each feature: its standard deviation, or 1 if it is not scaled."""
         is_divided = bool(self.standardize) & (self.deviations_ > 0)
         return np.where(is_divided, self.deviations_, 1.0)
 

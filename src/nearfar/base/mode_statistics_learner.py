@@ -181,9 +181,9 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
             raise ValueError(
                 f"{name}: tensors of shape {shape} have {size:,} entries, but partial_fit with "
                 f"max_iter > 0 supports at most {FULL_SIZE:,}, because it stores the second "
-                "moment of all entries. Use max_iter=0, which needs only one small matrix per "
-                "mode, reduce the tensors first with GTA fitted on a sample, or call fit with a "
-                "dask array, which is read again at every step."
+                "moment of all entries. Set max_iter=0, which needs only one small matrix per "
+                "mode. Alternatively, reduce the tensors with a GTA fitted to a sample. You can "
+                "also call fit with a dask array, which is read again at every step."
             )
         if statistics is not None and not statistics.is_full:
             raise ValueError(
@@ -204,7 +204,7 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
         return scatters if center else UncenteredScatters(scatters, n_samples)
 
     def _check_counts(self, statistics: ModeStatistics, min_samples: int) -> None:
-        """Raise if there are too few samples or classes, with the same errors as for arrays."""
+        """Raise the same errors as for arrays if there are too few samples or classes."""
         name, n = type(self).__name__, int(statistics.total_weight)
         if n < min_samples:
             raise ValueError(

@@ -34,7 +34,7 @@ from nearfar.state import (
 # centered and multiplied.
 _BLOCK_BYTES = 2**21
 
-#: Condition on the factor of one mode in a model file.
+#: Check for each entry of ``factors_`` in a model file.
 factor_check = Condition(
     lambda value, _: (
         isinstance(value, np.ndarray)
@@ -104,7 +104,7 @@ class MultilinearLearner(TensorEstimator, LinearLearner):
 
     @property
     def components_(self) -> Floats:  # type: ignore[override]
-        """Matrix that maps flat rows, of shape (n_features_out, n_features).
+        """Matrix of shape (n_features_out, n_features) that maps flat rows.
 
         Each row of the matrix is a flat eigen-tensor.
         """

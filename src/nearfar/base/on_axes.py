@@ -14,7 +14,7 @@ from nearfar.summaries.whitening import center_and_map, find_leading_axes
 
 #: Allowed values of the parameter ``n_pca_components``.
 N_PRINCIPAL: list[AllowedValues] = [none, one_of("auto"), integer(1)]
-#: With n_pca_components="auto", principal axes are used if X has more columns than this.
+#: With n_pca_components="auto", principal axes are used if X has more than this number of columns.
 AUTO_WIDTH = 128
 #: Maximum number of axes with n_pca_components="auto", unless n_components is larger.
 AUTO_AXES = 64

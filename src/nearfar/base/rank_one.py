@@ -82,7 +82,7 @@ def flatten_atoms(factors: Sequence[Floats]) -> Matrix:
 
 
 def deflate(rows: Floats, atom: Vector) -> Vector:
-    """Subtract the projections of flat rows on a unit atom, and return their coefficients.
+    """Subtract from each flat row its projection on a unit atom, and return the coefficients.
 
     The rows are modified in place.
     """

@@ -23,7 +23,7 @@ RELEVANCE_TOLERANCE = 1e-9
 
 
 def compute_relevance(metric: NDArray[np.float64], deviations: Vector) -> Matrix:
-    """Return the relevance of each feature: its fraction of the trace of S M S.
+    """Return the relevance of each feature, which is its fraction of the trace of S M S.
 
     Parameters
     ----------

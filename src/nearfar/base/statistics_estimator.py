@@ -20,7 +20,7 @@ from nearfar.summaries.distributed import compute_block_statistics, is_dask, mak
 
 
 class StatisticsEstimator(IncrementalEstimator, Estimator):
-    """Estimator that is solved from :class:`~nearfar.ClassStatistics` alone.
+    """Estimator that is computed from :class:`~nearfar.ClassStatistics` alone.
 
     Subclasses implement :meth:`_learn_from` and inherit ``fit`` and ``partial_fit``.
     ``partial_fit`` only accumulates. The solver runs once, on the first access to a fitted
@@ -34,7 +34,7 @@ class StatisticsEstimator(IncrementalEstimator, Estimator):
     #: Whether one scatter matrix is stored for all classes together. False stores one per class.
     pooled_statistics: ClassVar[bool] = True
     #: Parameters with which batches give the same result as one fit. They are needed only if the
-    #: defaults of the estimator also depend on the rows themselves.
+    #: solution with default parameters also depends on the rows themselves.
     batch_parameters: ClassVar[dict[str, Any]] = {}
     statistics_: ClassStatistics
 

@@ -14,7 +14,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 
 
 class StatisticsLearner(StatisticsEstimator, LinearLearner):
-    """Linear learner that is solved from :class:`~nearfar.ClassStatistics` alone.
+    """Linear learner that is computed from :class:`~nearfar.ClassStatistics` alone.
 
     Subclasses implement :meth:`solve` and inherit ``fit`` and ``partial_fit``. ``partial_fit`` only
     accumulates. The solver runs once, on the first access to a fitted attribute. If the batches so

@@ -88,7 +88,7 @@ class TensorEstimator(Estimator):
 
 
 def _as_array(X: ArrayLike, name: str) -> Any:
-    """Return X as an array. If shapes differ, raise and name the first sample that differs."""
+    """Return X as an array. If shapes differ, the error names the first sample that differs."""
     try:
         return np.asarray(X)
     except ValueError as error:

@@ -120,7 +120,7 @@ class NeighborsBase(Estimator):
 
 
 class NeighborsClassifier(ClassifierMixin, NeighborsBase):
-    """Base class of classifiers by majority vote of the nearest training objects.
+    """Base class of classifiers that use a majority vote of the nearest training objects.
 
     Subclasses implement the distances.
 
@@ -202,7 +202,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsBase):
         return np.asarray(self.classes_[winners])
 
     def leave_one_out_error(self) -> float:
-        """Return the error rate on the training objects, each classified by all others.
+        """Return the error rate on the training objects. Each object is classified by the others.
 
         The metric is not refitted without the left-out object. For a metric that was learned from
         the labels, this training error is optimistic.
@@ -250,7 +250,7 @@ def find_nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
     columns = np.take_along_axis(candidates, order, axis=1)
     values = np.take_along_axis(D, columns, axis=1)
     # If several entries of a row equal the k-th smallest, argpartition picks arbitrary columns.
-    # Sort these rows in full, so that the smallest columns are used.
+    # Sort these rows in full, so that the columns with the smallest indices are used.
     for row in np.flatnonzero(np.count_nonzero(values[:, -1:] >= D, axis=1) != k):
         columns[row] = np.argsort(D[row], kind="stable")[:k]
         values[row] = D[row, columns[row]]

@@ -129,7 +129,7 @@ def _get_cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:
 
 
 def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
-    """Check that parameters are declared, defaults are allowed, and invalid values raise."""
+    """Check that parameters are declared, defaults are allowed, and invalid values are rejected."""
     names = list(estimator.get_params(deep=False))
     assert set(names) == set(estimator.parameters), "parameters does not match __init__"
     estimator._check_parameters()
@@ -166,7 +166,7 @@ def check_clone_and_pickle(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_deterministic(estimator: Any, kind: SampleKind) -> None:
-    """Check that repeated fits, also after a fit to other data, give bitwise equal results."""
+    """Check that refitting gives bitwise equal results, even after a fit to other data."""
     X, y = kind.data()
     first, second = fit_once(estimator, kind), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
     np.testing.assert_array_equal(compute_output(first, X), compute_output(second, X))
@@ -187,7 +187,7 @@ def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_slices(estimator: Any, kind: SampleKind) -> None:
-    """Check that the result for a sample does not depend on the other samples of the call."""
+    """Check that the result for a sample does not depend on other samples in the same call."""
     queries = _split_samples(kind)[2]
     fitted = _fit_reference(estimator, kind)
     outputs = compute_output(fitted, queries)
@@ -240,7 +240,7 @@ def check_label_types(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_missing_class(estimator: Any, kind: SampleKind) -> None:
-    """Check that a fold without one of the classes can be fitted, also with categorical labels."""
+    """Check that training data may lack one of the classes, also with categorical labels."""
     X, y = kind.data()
     kept_rows = np.flatnonzero(y != 1)
     output = compute_output(clone(estimator).fit(X[kept_rows], y[kept_rows]), X)
@@ -298,7 +298,7 @@ def check_classifier(estimator: Any, kind: SampleKind) -> None:
         np.testing.assert_array_equal(first, neighbors[:, :1])
         np.testing.assert_allclose(nearest, distances[:, :1], rtol=1e-6, atol=1e-9)
         if fitted.votes:
-            # Compare only where all neighbors agree, so that no tie must be broken.
+            # Compare only samples whose neighbors all have the same label, which excludes ties.
             votes = y[neighbors]
             is_unanimous = (votes == votes[:, :1]).all(axis=1)
             np.testing.assert_array_equal(votes[is_unanimous, 0], predicted[is_unanimous])
@@ -373,7 +373,7 @@ LABEL_CASES: dict[str, tuple[Change, bool]] = {
 
 
 def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -> None:
-    """Check that fit, and transform or predict, have the outcome listed in bad_input.toml."""
+    """Check that fit, transform and predict have the outcomes listed in bad_input.toml."""
     kind = kind or KINDS[estimator.learner_tags.input]
     X, y, queries, _ = _split_samples(kind)
     change, compares = _get_cases(kind)[case]

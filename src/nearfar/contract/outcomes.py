@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 Check = Callable[[Any], None]
-# Function that changes (X, y, queries) for a case of difficult input.
+# Function that changes (X, y, queries) to create a case of difficult input.
 Change = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
 
 

@@ -42,7 +42,7 @@ def _freeze(pairs: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _list_checks(estimator: Any) -> list[Check]:
-    """Return the checks that apply to estimators of pairs."""
+    """Return the checks that apply to estimators whose samples are pairs."""
     return [check_order_in_a_pair, check_threshold, check_lists_and_types]
 
 
@@ -98,7 +98,10 @@ def _replace_value(pairs: NDArray[Any], value: float) -> NDArray[Any]:
 def _make_case(
     change: Callable[[NDArray[Any]], Any], *, clean: bool = False, queries: bool = True
 ) -> tuple[Change, bool]:
-    """Return a case that changes the pairs and, if ``queries`` is True, the queries."""
+    """Return a test case in which ``change`` is applied to the training pairs.
+
+    If ``queries`` is True, it is also applied to the queries.
+    """
 
     def apply(pairs: Any, y: Any, new: Any) -> tuple[Any, Any, Any]:
         changed_pairs = change(pairs)
@@ -112,12 +115,12 @@ def _make_case(
 
 
 def _make_label_case(change: Callable[[NDArray[Any]], Any]) -> tuple[Change, bool]:
-    """Return a case that changes the signs of the pairs."""
+    """Return a test case in which ``change`` is applied to the signs of the pairs."""
     return (lambda pairs, y, new: (pairs, change(y), new)), False
 
 
-# Each case is a function that changes (pairs, y, queries), and a flag. If the flag is True, the
-# result must agree with the result for clean data.
+# Each case consists of a function that changes (pairs, y, queries) and a flag. If the flag is True,
+# the result must agree with the result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": _make_case(lambda a: _replace_value(a, np.nan)),
     "inf": _make_case(lambda a: _replace_value(a, np.inf)),

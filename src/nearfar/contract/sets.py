@@ -37,7 +37,7 @@ def _generate() -> tuple[Sets, NDArray[np.intp]]:
 
 
 def _make_data() -> tuple[Sets, NDArray[np.intp]]:
-    """Return 60 sets of three classes, and their labels."""
+    """Return 60 sets of vectors from three classes, and the label of each set."""
     sets, y = _generate()
     return sets, y.copy()
 
@@ -51,7 +51,7 @@ def _freeze(sets: Sets) -> Iterator[list[NDArray[Any]]]:
 
 
 def _list_checks(estimator: Any) -> list[Check]:
-    """Return the checks that apply to estimators of sets."""
+    """Return the checks that apply to estimators whose samples are sets."""
     checks: list[Check] = [check_input_types, check_order_invariance]
     return checks + [check_dtypes_of_sets] if hasattr(estimator, "transform") else checks
 
@@ -97,7 +97,7 @@ def check_order_invariance(estimator: Any) -> None:
 
 
 def check_dtypes_of_sets(estimator: Any) -> None:
-    """Check that ``transform`` returns the dtype of its sets."""
+    """Check that ``transform`` returns the dtype of its input."""
     sets, y = _make_data()
     expected = pdist(clone(estimator).fit(sets, y).transform(sets))
     narrow = Sets(sets.X.astype(np.float32), sets.offsets)
@@ -132,7 +132,10 @@ def _replace_value(arrays: _Arrays, value: float) -> _Arrays:
 
 
 def _make_case(change: Callable[[_Arrays], Any], *, queries: bool = False) -> tuple[Change, bool]:
-    """Return a case that changes the training sets and, if ``queries`` is True, the queries."""
+    """Return a test case in which ``change`` is applied to the training sets.
+
+    If ``queries`` is True, it is also applied to the queries.
+    """
 
     def apply(sets: Any, y: Any, new: Any) -> tuple[Any, Any, Any]:
         changed_sets = change([np.array(rows) for rows in sets])

@@ -17,11 +17,11 @@ from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervi
 
 _Points = NDArray[np.float64]
 _Codes = NDArray[np.intp]
-# Number of similar pairs in the cases: enough to learn from, and few enough to be fast.
+# Number of similar pairs in the test cases: enough to learn from, and few enough to be fast.
 _N_SIMILAR = 60
-# Number of dissimilar pairs in the cases: enough to learn from, and few enough to be fast.
+# Number of dissimilar pairs in the test cases: enough to learn from, and few enough to be fast.
 _N_DISSIMILAR = 80
-# Number of rows that are copied in cases with identical points.
+# Number of rows that are copied in test cases with identical points.
 _N_COPIES = 5
 
 
@@ -59,7 +59,10 @@ _CONSTRUCTORS = {
 
 
 def _find_supervision(estimator: Any) -> str | None:
-    """Return the supervision that an estimator of vectors accepts besides labels, or None."""
+    """Return the type of supervision that an estimator accepts in addition to labels, or None.
+
+    The result is also None if the samples are not vectors.
+    """
     if estimator.learner_tags.input != "vectors":
         return None
     return next(
@@ -113,7 +116,7 @@ def _separate_classes(X: _Points, y: _Codes, kind: str) -> tuple[_Points, Any]:
 
 
 def _contradict(X: _Points, y: _Codes, kind: str) -> tuple[_Points, Any]:
-    """Draw supervision from permuted labels, which no metric can satisfy."""
+    """Draw supervision from permuted labels, so that no metric can satisfy it."""
     return X, _CONSTRUCTORS[kind].from_labels(np.random.RandomState(1).permutation(y))
 
 
@@ -142,7 +145,7 @@ _PAIR_CASES: dict[str, _Case] = {
 
 
 def list_supervision_cases(estimator: Any) -> list[str]:
-    """Return the names of the cases that apply to an estimator."""
+    """Return the names of the test cases that apply to an estimator."""
     kind = _find_supervision(estimator)
     if kind is None:
         return []
@@ -150,7 +153,7 @@ def list_supervision_cases(estimator: Any) -> list[str]:
 
 
 def check_bad_supervision(estimator: Any, case: str) -> None:
-    """Check that a learner has the outcome listed in bad_input.toml for a case of supervision."""
+    """Check that fitting with difficult supervision has the outcome listed in bad_input.toml."""
     kind = _find_supervision(estimator)
     assert kind is not None
     X, y = VECTORS.data()

@@ -41,7 +41,7 @@ def _generate() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
 
 
 def _make_data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return 60 matrices of three classes, and their labels."""
+    """Return 60 matrices from three classes, and their labels."""
     X, y = _generate()
     return X.copy(), y.copy()
 
@@ -54,7 +54,7 @@ def _freeze(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _list_checks(estimator: Any) -> list[Check]:
-    """Return the checks that apply to estimators of tensors."""
+    """Return the checks that apply to estimators whose samples are tensors."""
     checks: list[Check] = [check_flat_rows, check_shapes, check_one_sample, check_order_of_samples]
     if estimator.learner_tags.maps:
         checks.append(check_dtypes_of_tensors)
@@ -230,8 +230,8 @@ def _reshape_to_third_order(X: NDArray[Any]) -> NDArray[Any]:
     return X.reshape(len(X), *_THIRD_ORDER)
 
 
-# Each case is a function that changes (X, y, queries), and a flag. If the flag is True, the result
-# must agree with the result for clean data.
+# Each case consists of a function that changes (X, y, queries) and a flag. If the flag is True, the
+# result must agree with the result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),

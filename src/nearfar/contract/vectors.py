@@ -32,7 +32,7 @@ def _generate() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
 
 
 def _make_data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return 90 points of three classes, and their labels."""
+    """Return 90 points from three classes, and their labels."""
     X, y = _generate()
     return X.copy(), y.copy()
 
@@ -45,7 +45,7 @@ def _freeze(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _list_checks(estimator: Any) -> list[Check]:
-    """Return the checks that apply to estimators of vectors."""
+    """Return the checks that apply to estimators whose samples are vectors."""
     checks: list[Check] = [check_frames]
     checks.append(check_dtypes_of_rows if estimator.learner_tags.maps else check_dtypes_of_labels)
     if isinstance(estimator, LinearLearner):
@@ -114,7 +114,7 @@ def check_frames(estimator: Any) -> None:
         compute_output(fitted, frame[frame.columns[::-1]])
     except ValueError:
         return
-    raise AssertionError("columns in another order must raise")
+    raise AssertionError("columns in a different order were accepted")
 
 
 def check_distances_agree(learner: Any) -> None:
@@ -183,8 +183,8 @@ def _add_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
 
 
-# Each case is a function that changes (X, y, queries), and a flag. If the flag is True, the result
-# must agree with the result for clean data.
+# Each case consists of a function that changes (X, y, queries) and a flag. If the flag is True, the
+# result must agree with the result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nearfar.datasets.table import Table, check_one_per_row, decode_strings, drop_single_channel
 from nearfar.words import join_names, suggest_name
 
-# Lowercase keys of an .npz file that define the role of an array if no option names its key.
+# Keys of an .npz file, in lowercase, that are recognized for each role if no option names a key.
 _ROLE_KEYS = {
     "X": ("x", "data"),
     "y": ("y", "target", "labels"),
@@ -23,7 +23,7 @@ _ROLE_KEYS = {
 }
 #: Keys with information about the features, classes or images.
 _METADATA_KEYS = ("feature_names", "target_names", "image_shape")
-#: Words that suggest an option if they occur in the name of a key or column.
+#: For each option, the words in the name of a key or column that suggest this option.
 _OPTION_WORDS = {
     "target": {"target", "targets", "label", "labels", "class", "classes"},
     "groups": {
@@ -75,8 +75,8 @@ def convert_arrays(
         shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
         raise ValueError(
             f"{source} has no key 'X' or 'data'. Its keys are: {shapes}. "
-            "Name the key of the rows with --vector, or save the file with numpy.savez(file, X=X, "
-            "y=y)."
+            "Pass the key that contains the rows as --vector, or save the file with "
+            "numpy.savez(file, X=X, y=y)."
         )
     x, y = keys["X"], keys["y"]
     table.X, table.tensor_shape = _check_points(np.asarray(arrays[x]), source, table.messages)
@@ -135,7 +135,7 @@ def _report_unused_keys(table: Table, arrays: dict[str, Any], used: set[str]) ->
 
 
 def suggest_option(name: str) -> str | None:
-    """Return the option that matches the name of a key or column, or None if no option does.
+    """Return the option that the name of a key or column suggests, or None.
 
     >>> [suggest_option(name) for name in ("Speaker", "patient_id", "id", "height")]
     ['groups', 'groups', 'id', None]
@@ -148,7 +148,7 @@ def suggest_option(name: str) -> str | None:
 
 
 def check_distinct_columns(columns: dict[str, str | None]) -> None:
-    """Raise if one column is named by two options."""
+    """Raise if two options name the same column."""
     roles: dict[str, str] = {}
     for role, name in columns.items():
         if name is None:

@@ -175,7 +175,10 @@ def _list_images(folder: Path) -> list[Path]:
 
 
 def _shrink_frames(frames: NDArray[Any], factor: int) -> NDArray[Any]:
-    """Average squares of `factor` × `factor` pixels, without incomplete squares at the border."""
+    """Replace each square of `factor` × `factor` pixels with its mean.
+
+    Incomplete squares at the border are dropped.
+    """
     if factor == 1:
         return frames
     if frames.ndim not in (3, 4):
@@ -208,7 +211,7 @@ def _split_clip(
 
 
 def cut_evenly(rows: NDArray[np.float64], length: int) -> list[NDArray[np.float64]]:
-    """Split rows into consecutive parts of about `length` rows whose sizes differ by at most one.
+    """Split rows into consecutive parts of about `length` rows. Sizes differ by at most one.
 
     >>> [len(run) for run in cut_evenly(np.zeros((59, 2)), 10)]
     [10, 10, 10, 10, 10, 9]

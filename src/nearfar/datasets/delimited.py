@@ -22,10 +22,10 @@ from nearfar.datasets.vector_columns import is_vector_column
 from nearfar.extras import import_optional
 from nearfar.words import format_count
 
-# Texts that mean a missing value. Unlike in pandas, "None" is not in the list, because it can be
-# the name of a class.
+# Strings that are read as missing values. Unlike in pandas, "None" is not in the list, because it
+# can be the name of a class.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
-# Texts that mean a missing value only in a column of numbers.
+# Strings that are read as missing values only in columns of numbers.
 _MISSING_AMONG_NUMBERS = ("none", "-", "--", ".", "missing", "n.a.", "#div/0!", "#value!", "#ref!")
 #: Regular expression for numbers with points as thousands separators, such as 1.234,5.
 _THOUSANDS = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?"
@@ -73,7 +73,7 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     if has_commas:
         messages.append("Numbers are read with decimal commas.")
     data = io.BytesIO(text.encode())
-    del text  # This frees as much memory as the size of the file.
+    del text  # Free the memory, which is as much as the size of the file.
     try:
         frame = pd.read_csv(
             data,
@@ -212,8 +212,8 @@ def _check_widths(
     """Return a name for every column of the rows. Raises if a row has too many cells."""
     width = len(names)
     if not is_headerless and all(len(row) == width + 1 for row in rows[1:]):
-        # R writes row names without a column name, and a separator at the end of every row makes
-        # an empty last column. In both cases, rows have one cell more than the header.
+        # The rows have one cell more than the header. Either the first column contains row names,
+        # which R writes without a column name, or every row ends with a separator.
         has_empty_end = all(not row[-1].strip() for row in rows[1:])
         names = [*names, ""] if has_empty_end else ["", *names]
         width += 1
@@ -242,7 +242,7 @@ def _check_widths(
 
 
 def _iterate_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text one at a time. A list of all lines would double the memory."""
+    """Yield the lines of a text one at a time. A list of all lines would need twice the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -279,7 +279,7 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _tidy_text(pd: Any, frame: Any, has_commas: bool, messages: list[str]) -> None:
-    """Strip text cells, replace '?' by a missing value, and convert numeric columns to numbers."""
+    """Strip text cells, treat '?' as a missing value, and convert numeric columns to numbers."""
     n_marks = 0
     for name in frame.columns:
         if pd.api.types.infer_dtype(frame[name], skipna=True) != "string":

@@ -31,7 +31,7 @@ def find_members(
     noun: str,
     is_member: Callable[[Path], bool] = lambda folder: False,
 ) -> list[Member]:
-    """Return the files in a folder that have these extensions, and the subfolders that are objects.
+    """Return the objects in a folder: files with these extensions, and some subfolders.
 
     `is_member` decides whether a subfolder as a whole is one object. Nested folders are searched
     too. Hidden files are skipped. Files with other extensions are skipped with a single warning.

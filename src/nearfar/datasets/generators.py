@@ -13,7 +13,7 @@ from nearfar.arrays import Matrix
 Labels = NDArray[np.int64]
 Seed = int | np.random.Generator | None
 
-# Variance of the loadings and variance of the noise in the five-class model.
+# Pairs of variances for the five-class model: first of the loadings, then of the noise.
 _VARIANCES = {"literal": (5.0, 2.0), "calibrated": (0.25, 5.0)}
 
 

@@ -20,7 +20,7 @@ def make_low_rank_tensors(
     noise: float = 0.3,
     random_state: Seed = None,
 ) -> tuple[Matrix, Labels, Matrix, Labels]:
-    r"""Generate classes whose means are low-rank tensors in a common subspace, with noise.
+    r"""Generate noisy tensors in classes whose means are low-rank tensors in a common subspace.
 
     A sample of class c is
 
@@ -46,7 +46,7 @@ def make_low_rank_tensors(
         Number of training and test samples per class.
     shape, core : tuple of int, default=(24, 18) and (4, 3)
         Shape of a sample, and shape of the cores. Both have the same length, and each entry of
-        `core` is at most the same entry of `shape`.
+        `core` is at most the corresponding entry of `shape`.
     nuisance : float, default=0
         The factor :math:`\nu` of the nuisance term. A value of 2 is strong.
     noise : float, default=0.3
@@ -87,8 +87,8 @@ def make_low_rank_tensors(
     nuisance_tensors = np.ones((3, 1))
     for d, q in zip(shape, core, strict=True):
         Q, _ = linalg.qr(random.normal(size=(d, q)), mode="economic")
-        # tensordot moves the first mode of the core to the end. After the loop over all modes, they
-        # are in the original order.
+        # tensordot moves the first mode of the core to the end. After the loop over all modes, the
+        # modes are in the original order.
         means = np.tensordot(means, Q, axes=(1, 1))
         u = random.normal(size=(3, d))
         u /= np.linalg.norm(u, axis=1, keepdims=True)

@@ -53,7 +53,7 @@ def motion_histograms(
         Number m of direction bins of equal angle. The first bin is centered on the direction to the
         right. The other bins are ordered counterclockwise.
     blocks : (int, int), default=(3, 3)
-        Number of rows h and columns w of blocks.
+        Number of rows h and number of columns w in the grid of blocks.
     threshold : {"otsu", "mean"} or float, default="otsu"
         Norm, in pixels per frame, below which flow vectors are dropped. "otsu" minimizes the
         variance of the norms within the two groups, below and above the threshold. "mean" is the
@@ -264,7 +264,7 @@ def _estimate_flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Flo
 
 
 def _refine_flow(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
-    """Return an improved estimate of the flow v. Image b is already warped by v."""
+    """Return an improved estimate of the flow v. Image b has already been warped with v."""
     down, right = (np.gradient((a + b) / 2, axis=axis).astype(np.float32) for axis in (1, 2))
     change: Floats32 = b - a
     m00, m11 = _smooth(down * down, sigma), _smooth(right * right, sigma)
@@ -315,7 +315,10 @@ def _scale_to_unit_range(images: Floats32) -> Floats32:
 
 
 def _assign_blocks(height: int, width: int, rows: int, columns: int) -> NDArray[np.intp]:
-    """Return the block number of each pixel. The sides of blocks differ by at most one pixel."""
+    """Return the block number of each pixel.
+
+    The heights of the blocks differ by at most one pixel, and so do their widths.
+    """
     row = np.arange(height) * rows // height
     column = np.arange(width) * columns // width
     return row[:, None] * columns + column

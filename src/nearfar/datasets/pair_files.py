@@ -106,7 +106,7 @@ def read_pairs(
 def read_unjudged_pairs(
     path: str | os.PathLike[str], *, ids: ArrayLike | None = None, n_samples: int | None = None
 ) -> tuple[Indices, np.ndarray[Any, np.dtype[np.bool_]] | None]:
-    """Read pairs of rows to be classified, in the order of the file.
+    """Read the pairs of rows that are to be classified, in the order of the file.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ def read_unjudged_pairs(
     try:
         judgments = _JudgmentFile(Path(path), ("left", "right", "same"), rows)
     except ValueError:
-        # The file may have only two columns. It is read again below, which also repeats other
-        # errors.
+        # The file may have only two columns, so it is read again below. Any other error is raised
+        # again there.
         judgments = None
     if judgments is not None and all(
         _parse_verdict(cells[2]) is not None for cells in judgments.cells
@@ -275,7 +275,7 @@ def _is_integer(cell: str) -> bool:
 
 
 def _format_value(value: Any) -> str:
-    """Convert a value to text, in the format of a text file."""
+    """Convert a value to text, as it would be written in a text file."""
     if is_missing(value):
         return ""
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -322,7 +322,7 @@ class _Line(NamedTuple):
 
 
 class _JudgmentFile:
-    """Required columns of a file of pairs or comparisons. Errors name the file and the line."""
+    """Cells of a file of pairs or comparisons. Error messages name the file and the line."""
 
     def __init__(self, path: Path, names: tuple[str, ...], rows: _RowLookup) -> None:
         if not path.exists():

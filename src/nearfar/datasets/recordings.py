@@ -201,7 +201,7 @@ def _convert_to_mono(recording: ArrayLike) -> Matrix:
 
 
 def _check_options(owner: str, n_coefficients: Any, window: Any, step: Any) -> None:
-    # Kaldi has 23 mel bands, so there are at most 23 coefficients.
+    # Kaldi uses 23 mel bands, so there are at most 23 coefficients.
     check_parameter(owner, "n_coefficients", n_coefficients, [integer(2, 23)])
     check_parameter(owner, "window", window, [real(0.001, 1)])
     check_parameter(owner, "step", step, [real(0.0001, 1)])

@@ -39,13 +39,14 @@ def make_sensor_network(
     max_neighbors : int, default=20
         Maximum number of distances that one sensor measures. A sensor can be in more pairs, because
         other sensors also measure their distance to it. With ``radius=None``, the number is
-        increased if necessary.
+        increased if this is necessary to connect all sensors.
     noise : float, default=0.0
         Relative noise. Each distance is multiplied by a uniform random number from 1 - noise to 1 +
         noise.
     shape : {"square", "country"}, default="square"
         "square" distributes the sensors uniformly over the unit square. "country" places them in
-        the towns and villages of an imaginary country, where [1]_ uses US cities.
+        the towns and villages of an imaginary country. The experiments in [1]_ use US cities
+        instead.
     random_state : int, Generator or None, default=None
         Seed or random number generator.
 
@@ -91,7 +92,8 @@ def make_sensor_network(
         if radius is not None or _is_connected(edges, n_sensors):
             break
         search_radius *= 1.25
-        # If the radius is large, only more neighbors per sensor can connect separate clusters.
+        # The radius is already large, so separate clusters can only be connected with more
+        # neighbors per sensor.
         max_neighbors += 0 if search_radius < 2 else 1
     lengths = np.linalg.norm(points[edges[:, 0]] - points[edges[:, 1]], axis=1)
     return points, edges, lengths * random.uniform(1 - noise, 1 + noise, size=len(edges))

@@ -37,8 +37,8 @@ from nearfar.extras import import_optional
 from nearfar.summaries.sets import Sets
 from nearfar.words import format_count, join_names, suggest_name
 
-#: Column names that suggest a table with one row per vector. They are lowercase and contain only
-#: letters.
+#: Column names that suggest a table with one row per vector. Names are compared in lowercase and
+#: without characters that are not letters.
 _SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
 
 
@@ -62,7 +62,7 @@ def read_sets(
     source : str or path
         A .csv, .tsv, .txt, .parquet or .npz file. See Notes for the layouts.
     by : str, optional
-        Column of a long table with the ID of the set that each row belongs to.
+        Column of a long table that contains the set ID of each row.
     target : str, optional
         Column, or key, with the labels. All rows of a set must have the same label. None selects
         the column named target, label, class or y.
@@ -131,8 +131,8 @@ def read_sets(
         table = _read_lists(path, requested)
     else:
         raise ValueError(
-            f"{path.name} has one row per vector. Name the column with the set of each row with "
-            "--set-id COL (in Python: by=...)."
+            f"{path.name} has one row per vector. Use --set-id COL (in Python: by=...) to name the "
+            "column that contains the set of each row."
         )
     if by is None and drop:
         _drop_features(table, drop)
@@ -227,8 +227,8 @@ def _read_long_table(
     if text:
         raise ValueError(
             f"{source}: the vectors of sets must be numbers, but {join_names(text, 5)} "
-            f"{'holds' if len(text) == 1 else 'hold'} text. Drop columns that are not features "
-            f"with --drop {shlex.quote(text[0])}."
+            f"{'holds' if len(text) == 1 else 'hold'} text. Use --drop {shlex.quote(text[0])} "
+            "to drop columns that are not features."
         )
     if not features:
         raise ValueError(f"{source} has no feature columns in addition to '{by}'.")
@@ -305,7 +305,7 @@ def _convert_arrays(
 
 
 def _read_lists(path: Path, requested: dict[str, str | None]) -> Table:
-    """Return a Parquet file with one row per set as a Table."""
+    """Read a Parquet file with one row per set into a Table."""
     try:
         sets = Sets.load(path, label=requested["target"])
     except ValueError as error:
@@ -353,7 +353,7 @@ def _fail_without_labels(table: Table) -> NoReturn:
             "use nearfar embed, which needs no labels."
         )
     raise ValueError(
-        f"The column of {table.name} with the labels of the sets is not known. Name it with "
+        f"{table.name}: the column that contains the labels of the sets is not known. Name it with "
         f"--target, or pass {label_option}. Its features are "
         f"{join_names(table.feature_names or ())}."
     )

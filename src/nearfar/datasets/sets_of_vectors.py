@@ -144,8 +144,8 @@ def make_moving_shapes(
     _check_kinds("motions", motions, MOTIONS)
     if n_per_class < 1 or n_frames < 2 or min(shape) < 8:
         raise ValueError(
-            f"n_per_class={n_per_class} must be at least 1, n_frames={n_frames} at least 2 and "
-            f"shape={shape} at least 8 each."
+            f"n_per_class={n_per_class} must be at least 1, n_frames={n_frames} at least 2, and "
+            f"both numbers in shape={shape} at least 8."
         )
     random = np.random.default_rng(random_state)
     clips = np.stack(

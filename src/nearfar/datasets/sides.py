@@ -89,7 +89,7 @@ def parse_times(
 def _parse_dates(
     values: NDArray[Any], messages: list[str]
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Convert texts or dates to numbers. Also return a mask of values that cannot be parsed.
+    """Convert strings or dates to numbers. Also return a mask of values that cannot be parsed.
 
     Dates become microseconds since 1970.
     """

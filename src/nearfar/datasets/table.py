@@ -96,7 +96,7 @@ class Table:
 
 
 def drop_single_channel(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape without a last dimension of 1, the single channel of gray images.
+    """Return the shape without its last dimension if this is 1, as for gray images.
 
     >>> drop_single_channel((8, 8, 1)), drop_single_channel((8, 1))
     ((8, 8), (8, 1))

@@ -153,7 +153,8 @@ def read_table(
         Column (or key) with a unique ID per row. This column is removed from X.
     vector : str or False, optional
         Column (or key of an .npz file) that stores one vector per row and becomes X. None selects
-        the column if there is exactly one. False does not treat any column as vectors.
+        this column automatically if there is exactly one such column. False does not treat any
+        column as vectors.
     need_target : bool, default=True
         If True, raise if the target is missing, and drop rows with a missing label. If False, keep
         every row.
@@ -600,14 +601,14 @@ def _read_labels(
     else:
         while len(rows) > n and not any(rows[-1]):
             rows.pop()
-        # The first line is a header if the file has one line more than the data has rows, or if
-        # the first line is a usual name of a target.
+        # The first line is a header if the file has one line more than the data has rows, or if the
+        # first line is a common name for a target column.
         name = first[0] if first else ""
         has_header = len(rows) == n + 1 or name.lower() in (*TARGET_NAMES, "labels")
         rows = rows[1:] if has_header else rows
     if len(rows) != n:
-        # A text that occurs only in the first line may be a header. The message then gives the
-        # number of labels with and without the first line.
+        # If the text of the first line does not occur again, it may be a header. The error message
+        # then gives the number of labels with and without the first line.
         may_be_header = not has_header and first not in rows[1:] and not parse_numbers(first)
         alternative = (
             f" (or {len(rows) - 1} and the header '{first[0]}')" if may_be_header and first else ""

@@ -64,8 +64,8 @@ def select_vector_column(
     candidates = [name for name, column in columns.items() if has_common_length(column)]
     if len(candidates) > 1:
         raise ValueError(
-            f"{source} has several columns with lists of numbers: {join_names(candidates)}. Name "
-            "the column with the vectors with --vector."
+            f"{source} has several columns with lists of numbers: {join_names(candidates)}. Use "
+            "--vector to name the column that contains the vectors."
         )
     return candidates[0] if candidates else None
 

@@ -45,7 +45,7 @@ class Body(NamedTuple):
     period: float
 
 
-# Mean and standard deviation of each parameter, between subjects.
+# Mean and standard deviation of each parameter over all subjects.
 _BODIES = {
     "thigh": (0.245, 0.008),
     "shank": (0.235, 0.008),
@@ -147,7 +147,7 @@ def make_walkers(
     if min(n_subjects, n_sequences, n_frames) < 1 or len(shape) != 2 or min(shape) < 8:
         raise ValueError(
             f"n_subjects={n_subjects}, n_sequences={n_sequences} and n_frames={n_frames} must be "
-            f"at least 1, and shape={shape} two numbers of at least 8."
+            f"at least 1, and shape={shape} must be two numbers of at least 8."
         )
     walk_conditions = (
         [()] * n_sequences
@@ -298,7 +298,10 @@ def _place_leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def _compute_direction(angle: Vector) -> Matrix:
-    """Return unit vectors at angles from the downward direction. Positive angles point forward."""
+    """Return the unit vector of each angle.
+
+    Angle 0 points down, and positive angles point forward.
+    """
     return np.stack([np.sin(angle), -np.cos(angle)], axis=1)
 
 

@@ -42,8 +42,8 @@ class APAC(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
-        that the class means span, which is at most ``n_classes - 1``.
+        Dimension of the output. None uses the maximum, which is the number of directions that the
+        class means span. This is at most ``n_classes - 1``.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances: see :class:`LDA`.
 

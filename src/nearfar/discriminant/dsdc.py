@@ -53,7 +53,7 @@ class DSDC(StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     within_weight_ : float
-        Value of :math:`\zeta` that was used.
+        Value of :math:`\zeta` used in the fit.
     eigenvalues_ : ndarray of shape (n_components,)
         Eigenvalues of :math:`S_b - \zeta S_w`, where both scatters are divided by n. The sum of the
         eigenvalues is the value of the criterion.

@@ -44,8 +44,8 @@ class FractionalStepLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
-        that the class means span, which is at most ``n_classes - 1``.
+        Dimension of the output. None uses the maximum, which is the number of directions that the
+        class means span. This is at most ``n_classes - 1``.
     power : float, default=8
         Exponent a of the weights, at most 50.
     n_steps : int, default=30
@@ -134,7 +134,7 @@ class FractionalStepLDA(StatisticsLearner):
 def remove_dimensions(
     means: Matrix, n_components: int, power: float, n_steps: int, step_factor: float
 ) -> Matrix:
-    """Return n_components orthonormal axes (columns) for c class means (c, r).
+    """Return ``n_components`` orthonormal axes (columns), given c class means of shape (c, r).
 
     The most important axis is the first.
     """

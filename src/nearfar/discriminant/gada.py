@@ -33,8 +33,8 @@ Convention = Literal["exact", "unnormalized"]
 Priors = Literal["empirical", "uniform"]
 Phi = tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]
 
-#: Lower limit of divergences before a logarithm or a negative power is taken. If the largest
-#: divergence is below 1, the limit is relative to the largest divergence.
+#: Divergences are raised to this lower limit before a logarithm or a negative power is taken. If
+#: the largest divergence is below 1, the limit is relative to the largest divergence.
 MIN_RELATIVE_DIVERGENCE = 1e-12
 _MEAN_POWERS = {"arithmetic": 1.0, "geometric": 0.0, "harmonic": -1.0}
 
@@ -97,7 +97,7 @@ class GADA(SubspaceSearchLearner, StatisticsLearner):
     max_iter : int, default=500
         Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        L-BFGS stops when the projector onto the subspace changes by less than ``tol``. "steepest"
         ignores this parameter.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. The seed determines the random starts.
@@ -118,10 +118,10 @@ class GADA(SubspaceSearchLearner, StatisticsLearner):
     divergences_ : ndarray of shape (n_classes, n_classes)
         Divergences at the solution. Entry (i, j) is the divergence of class i from class j.
     priors_ : ndarray of shape (n_classes,)
-        Class priors that were used.
+        Class priors used in the fit.
     shrinkage_ : float
-        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
-        each covariance.
+        Shrinkage used in the fit. With "auto", it is the fraction of :math:`S_w` that was mixed
+        into each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int

@@ -78,7 +78,7 @@ class HDA(SubspaceSearchLearner, StatisticsLearner):
     max_iter : int, default=500
         Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        L-BFGS stops when the projector onto the subspace changes by less than ``tol``. "steepest"
         ignores this parameter.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. The seed determines the random starts.
@@ -97,8 +97,8 @@ class HDA(SubspaceSearchLearner, StatisticsLearner):
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     shrinkage_ : float
-        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
-        each covariance.
+        Shrinkage used in the fit. With "auto", it is the fraction of :math:`S_w` that was mixed
+        into each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int

@@ -17,7 +17,7 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class HLDA(StatisticsLearner):
-    r"""Heteroscedastic LDA: based on Chernoff distances between classes with different covariances.
+    r"""Heteroscedastic LDA: LDA with Chernoff distances, for classes with different covariances.
 
     In coordinates where :math:`S_w` is the identity, with class frequencies :math:`q_i`,
     :math:`\pi_i = q_i/(q_i + q_j)`, :math:`\Sigma_{ij} = \pi_i \Sigma_i + \pi_j \Sigma_j` and

@@ -48,21 +48,21 @@ class KernelDA(LandmarkCoordinates):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
-        that the class means span, which is at most ``n_classes - 1``.
+        Dimension of the output. None uses the maximum, which is the number of directions that the
+        class means span. This is at most ``n_classes - 1``.
     kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; or a kernel learner; or a function that returns the kernel of two points. See
         Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
-        the features' variances (for "laplacian", of their standard deviations).
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features, or of their standard deviations for "laplacian".
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     ridge : float, default=1e-6
-        Value added to the variances: a multiple of the mean nonzero eigenvalue of :math:`K_t`.
+        Value added to the variances: ``ridge`` times the mean nonzero eigenvalue of :math:`K_t`.
     n_directions : int, "auto" or None, default=None
         Number of leading directions of kernel PCA. None uses all directions with nonzero variance.
         "auto" uses one direction per ten landmarks, but at least 10 and at most 50.
@@ -81,7 +81,7 @@ class KernelDA(LandmarkCoordinates):
     eigenvalues_ : ndarray of shape (n_components,)
         Generalized eigenvalues of :math:`(K_b, K_t + \mu I)`, at most 1.
     n_directions_ : int
-        Number of kernel PCA directions that were used.
+        Number of kernel PCA directions used in the fit.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     kernel_ : kernel learner

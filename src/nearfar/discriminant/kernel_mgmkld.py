@@ -50,8 +50,8 @@ class KernelMGMKLD(LandmarkCoordinates):
         "precomputed"; or a kernel learner; or a function that returns the kernel of two points. See
         Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
-        the features' variances (for "laplacian", of their standard deviations).
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features, or of their standard deviations for "laplacian".
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
@@ -77,7 +77,7 @@ class KernelMGMKLD(LandmarkCoordinates):
         Matrix :math:`\Lambda^T`, which maps the centered kernel values k of a point to
         :math:`\Lambda^T k`.
     n_directions_ : int
-        Number of kernel PCA directions that were used.
+        Number of kernel PCA directions used in the fit.
     objective_, equality_weight_ : float
         See :class:`MGMKLD`.
     classes_ : ndarray of shape (n_classes,)

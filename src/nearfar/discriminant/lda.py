@@ -58,8 +58,8 @@ class LDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. J1 and J2 support at most ``n_classes - 1``, which None uses. J3
-        and J4 support more, and None uses ``min(n_classes - 1, rank)``.
+        Dimension of the output. For J1 and J2, the maximum and the default are ``n_classes - 1``.
+        J3 and J4 support more. Their default is ``min(n_classes - 1, rank)``.
     criterion : {"J1", "J2", "J3", "J4"}, default="J1"
         Criterion to maximize.
     scatter_pair : {"between_within", "between_total", "total_within"}, default="between_within"
@@ -67,9 +67,9 @@ class LDA(StatisticsLearner):
         eigenvalue :math:`l` of "between_within" corresponds to :math:`l/(1+l)` of "between_total"
         and to :math:`1+l` of "total_within".
     within_weight : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
-        Weight of the within-class scatter: used by J3. A number, "trace_ratio" (the optimum of J4,
-        so that J3 equals J4), "max_eig" (the largest generalized eigenvalue) or "sum_eig" (the sum
-        of the leading generalized eigenvalues).
+        Weight of the within-class scatter: used by J3. It is a number, "trace_ratio" (the optimum
+        of J4, so that J3 equals J4), "max_eig" (the largest generalized eigenvalue) or "sum_eig"
+        (the sum of the leading generalized eigenvalues).
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances: a number g (see Notes), or "auto", which changes :math:`S_w`
         only if it is singular. Supported by the solvers "eigen", "pca" and "qr".

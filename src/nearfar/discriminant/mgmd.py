@@ -86,7 +86,7 @@ class MGMD(SubspaceSearchLearner, StatisticsLearner):
     max_iter : int, default=500
         Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        L-BFGS stops when the projector onto the subspace changes by less than ``tol``. "steepest"
         ignores this parameter.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. The seed determines the random starts.
@@ -107,13 +107,13 @@ class MGMD(SubspaceSearchLearner, StatisticsLearner):
     divergences_ : ndarray of shape (n_classes, n_classes)
         Divergences at the solution. Entry (i, j) is the divergence of class i from class j.
     equality_weight_ : float
-        Value of ``equality_weight`` that was used. If ``alpha`` is set, it is the value that is
-        equivalent to ``alpha`` for equal priors.
+        Value of ``equality_weight`` used in the fit. If ``alpha`` is set, this is the equivalent
+        value for equal priors.
     priors_ : ndarray of shape (n_classes,)
-        Class priors that were used.
+        Class priors used in the fit.
     shrinkage_ : float
-        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
-        each covariance.
+        Shrinkage used in the fit. With "auto", it is the fraction of :math:`S_w` that was mixed
+        into each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int

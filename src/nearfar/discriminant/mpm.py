@@ -45,9 +45,9 @@ class MPM(TwoSidedClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: the diagonals of both covariances. With 0, ``fit`` raises an
-        error if both covariances are singular. Values from 0.3 to 1 are slightly better with fewer
-        samples than features, and worse with many samples.
+        Value added to the variances: ``ridge`` is added to the diagonals of both covariances. With
+        0, ``fit`` raises an error if both covariances are singular. Values from 0.3 to 1 are
+        slightly better with fewer samples than features, and worse with many samples.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
         unit of X ("absolute").

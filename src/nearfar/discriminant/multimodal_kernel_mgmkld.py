@@ -29,8 +29,8 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
         "precomputed"; or a kernel learner; or a function that returns the kernel of two points. See
         Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
-        the features' variances (for "laplacian", of their standard deviations).
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features, or of their standard deviations for "laplacian".
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
@@ -56,7 +56,7 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
     coefficients_ : ndarray of shape (n_components, n_landmarks)
         Matrix that multiplies the centered kernel values of a point.
     n_directions_ : int
-        Number of kernel PCA directions that were used.
+        Number of kernel PCA directions used in the fit.
     objective_, equality_weight_ : float
         See :class:`MultimodalMGMKLD`.
     classes_ : ndarray of shape (n_classes,)

@@ -28,7 +28,7 @@ _MAX_DIMENSIONS = 10
 # Minimum number of rows per class if mixture_dimension="auto". A smaller class gets only one
 # cluster.
 _MIN_ROWS = 20
-# Responsibilities below this are set to zero.
+# Responsibilities below this value are set to zero.
 _MIN_RESPONSIBILITY = 1e-6
 
 
@@ -96,7 +96,7 @@ class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
     max_iter : int, default=500
         Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        L-BFGS stops when the projector onto the subspace changes by less than ``tol``. "steepest"
         ignores this parameter.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. The seed determines the initial mixtures and the random

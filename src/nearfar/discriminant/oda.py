@@ -59,7 +59,7 @@ class ODA(SubspaceSearchLearner, StatisticsLearner):
     max_iter : int, default=500
         Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
-        L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
+        L-BFGS stops when the projector onto the subspace changes by less than ``tol``. "steepest"
         ignores this parameter.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. The seed determines the random starts.
@@ -82,10 +82,10 @@ class ODA(SubspaceSearchLearner, StatisticsLearner):
         Kullback-Leibler divergences at the solution. Entry (i, j) is the divergence of class i from
         class j.
     priors_ : ndarray of shape (n_classes,)
-        Class priors that were used.
+        Class priors used in the fit.
     shrinkage_ : float
-        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
-        each covariance.
+        Shrinkage used in the fit. With "auto", it is the fraction of :math:`S_w` that was mixed
+        into each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int

@@ -88,8 +88,8 @@ class PARDA(StatisticsLearner):
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features - 1)``, and at least 1.
     pairing : {"one_vs_one", "one_vs_all"}, default="one_vs_one"
-        Pairs that define the objectives: all pairs of classes ("one_vs_one"), or each class and the
-        rest ("one_vs_all").
+        Pairs that define the objectives: all pairs of classes ("one_vs_one"), or each class and all
+        other classes together ("one_vs_all").
     scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
         How the objectives are combined: by their weighted sum ("weighted_sum"), or by the weighted
         squared distance to the target ("l_delta").
@@ -107,9 +107,9 @@ class PARDA(StatisticsLearner):
         Shrinkage of the covariances: the fraction of the pooled within-class covariance in each
         class covariance. The published method uses 0. See Notes.
     ridge : float, default=1e-3
-        Value added to the variances: the diagonals of all covariances. The data are first scaled to
-        unit total variance, so that the ridge does not depend on units. With 0, ``fit`` raises an
-        error if a covariance is singular.
+        Value added to the variances: ``ridge`` is added to the diagonals of all covariances. The
+        data are first scaled to unit total variance, so that the ridge does not depend on units.
+        With 0, ``fit`` raises an error if a covariance is singular.
     n_pca_components : int, "auto" or None, default="auto"
         Number of principal components to project X onto before learning. None keeps all. For
         "auto" see Notes. The components depend on the units of the features.
@@ -134,12 +134,12 @@ class PARDA(StatisticsLearner):
         ``step``, as published.
     max_iter : int or None, default=None
         Maximum number of iterations. The limit applies to each start. None means 1000 for "lbfgs"
-        and 100 for "gradient". Only "lbfgs" warns if it does not converge, because the limit is
-        part of the method "gradient".
+        and 100 for "gradient". Only "lbfgs" warns if it does not converge. With "gradient", the
+        limit is part of the published method.
     tol : float, default=1e-6
         Tolerance of the solver. "gradient" stops when the relative change of the weighted sum of
         divergences is below ``tol``. "lbfgs" stops when the projector onto the subspace changes by
-        less than ``sqrt(tol)``, which changes the sum by about the same amount.
+        less than ``sqrt(tol)``. The sum then changes by a fraction of about ``tol``.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. The seed determines the starts, and the points that are
         drawn for ``selection``.
@@ -533,7 +533,7 @@ class PARDA(StatisticsLearner):
     def _make_error_function(
         self, gaussians: ClassObjectives, q: int, seed: int
     ) -> Callable[[Matrix], float] | None:
-        """Return a function that computes the error in a subspace, or None if it is not used."""
+        """Return a function that computes the error in a subspace, or None if it is not needed."""
         if self.selection == "objective":
             self.selection_ = "objective"
             return None

@@ -34,16 +34,17 @@ from nearfar.summaries.whitening import find_leading_axes, find_total_whitener
 
 Pairing = Literal["one_vs_one", "one_vs_all"]
 
-#: Lower limit of the divergences that define weights, as a fraction of the largest divergence.
+#: Lower limit of the divergences from which weights are computed, as a fraction of the largest
+#: divergence.
 MIN_DIVERGENCE_FRACTION = 1e-6
-# Minimum number of rows per feature at which n_pca_components="auto" keeps all axes.
+# With at least this many rows per feature, n_pca_components="auto" keeps all principal axes.
 _ROWS_PER_FEATURE = 3
-# Number of rows per axis that n_pca_components="auto" keeps if there are fewer rows per feature.
+# If n_pca_components="auto" does not keep all principal axes, it keeps one axis for every 10 rows.
 _ROWS_PER_AXIS = 10
-# Minimum number of axes per component that n_pca_components="auto" keeps.
+# n_pca_components="auto" keeps at least this many principal axes per component of the output.
 _AXES_PER_COMPONENT = 3
-# Fraction of the sum of weights above which a single weight causes a warning, because the other
-# objectives then have no effect.
+# A warning is issued if a single weight exceeds this fraction of the sum of all weights, because
+# the other objectives then have no effect.
 _DOMINANT_WEIGHT = 0.999
 # Eigenvalues below this limit are treated as zero. They are computed after scaling to unit total
 # variance.
@@ -77,11 +78,11 @@ class ClassObjectives:
 
     @property
     def is_pairwise(self) -> bool:
-        """Whether pairs of classes are compared, instead of each class with the rest."""
+        """Whether pairs of classes are compared, instead of each class with all other classes."""
         return len(self.means) == self.statistics.n_classes
 
     def compute_divergences(self, U: Matrix) -> Matrix:
-        """Return the divergence J of each pair after projection by U."""
+        """Return the divergence J of each pair after projection onto U."""
         return self.sum_directions(kullback_leibler.values(self.family.project(U)))
 
     def sum_directions(self, D: Matrix) -> Matrix:
@@ -136,7 +137,7 @@ def make_class_objectives(
     allow_fewer: bool = False,
     shrinkage: float = 0.0,
 ) -> ClassObjectives:
-    """Return the class Gaussians in coordinates of unit total covariance.
+    """Return the class Gaussians in coordinates in which the total covariance is the identity.
 
     Class covariances have the divisor n_i - 1.
 
@@ -206,7 +207,7 @@ def choose_n_axes(statistics: ClassStatistics, n_components: int | None) -> int 
 def add_complements(
     image: ClassStatistics, means: Matrix
 ) -> tuple[Matrix, Callable[[Matrix, Matrix], Matrix]]:
-    r"""Return the means and covariances of the classes, and of all other classes for each class.
+    r"""Return the means and covariances of each class and of its complement.
 
     The complement of a class is one Gaussian of all other classes. The covariances are a function
     of U and of the products of the class covariances with U. The complements are computed by
@@ -294,7 +295,7 @@ class Scalarization:
         return self.weights if self.targets is None else 2 * self.weights * (J - self.targets)
 
     def compute_weights(self, J: Matrix) -> Matrix:
-        """Return the weights of the divergences at J."""
+        """Return the weights of the divergences, given their values J."""
         return self.weights
 
     def make_objective(self, gaussians: ClassObjectives) -> Objective:
@@ -344,7 +345,7 @@ class PowerMean(Scalarization):
         )
 
     def compute_weights(self, J: Matrix) -> Matrix:
-        """Return the weights of the divergences at J."""
+        """Return the weights of the divergences, given their values J."""
         return compute_inverse_power_weights(J + self.constant, self.power)
 
     def _limit_divergences(self, J: Matrix) -> Matrix:

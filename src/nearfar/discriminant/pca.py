@@ -49,7 +49,7 @@ class PCA(StatisticsLearner):
     explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
         Variance along each component, and its fraction of the total variance. The divisor is the
         sum of the sample weights minus 1, which is n - 1 without weights. If the sum of the weights
-        is below 2, it is used as the divisor.
+        is below 2, the sum itself is the divisor.
     statistics_ : ClassStatistics
         Statistics of the training rows.
 
@@ -108,7 +108,7 @@ class PCA(StatisticsLearner):
             return rank
         if not isinstance(self.n_components, Integral):
             cumulative_fractions = np.cumsum(variances) / variances.sum()
-            # Without the tolerance, rounding could lead to one direction more than exist.
+            # Without the tolerance, rounding could add a direction that does not exist.
             return min(
                 int(np.searchsorted(cumulative_fractions, self.n_components - 1e-12)) + 1, rank
             )

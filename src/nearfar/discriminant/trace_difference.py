@@ -59,8 +59,8 @@ def maximize_difference(
     tolerance = get_rank_tolerance(statistics)
     T = whitener(between + within, tolerance)
     if T.shape[1] < len(T):
-        # With collinear features, some directions have no variance. Remove them. They would be
-        # selected because their within-class scatter is zero.
+        # With collinear features, some directions have no variance. Remove these directions.
+        # Otherwise, they would be selected because their within-class scatter is zero.
         Q, _ = linalg.qr((between + within) @ T, mode="economic")
         basis, between, within = basis @ Q, Q.T @ between @ Q, Q.T @ within @ Q
     rank = basis.shape[1]
@@ -74,7 +74,7 @@ def maximize_difference(
                 "The within-class scatter is singular, so the trace ratio is unbounded. Use "
                 "shrinkage='auto', or shrinkage above 0 if the within-class scatter is not zero."
             )
-        # The optimum is the same for all three scatter pairs.
+        # The optimal directions are the same for all three scatter pairs.
         weight = compute_trace_quotient(trace_ratio(between, within, n_directions), S1, S2)
     else:
         weight = difference_weight(within_weight, S1, S2, n_directions, tolerance)

@@ -28,7 +28,10 @@ from nearfar.summaries.whitening import find_total_range, get_rank_tolerance
 
 
 class Side(NamedTuple):
-    """Weight, mean and covariance (divided by the weight) of the classes on one side."""
+    """Weight, mean and covariance of the classes on one side of a two-class problem.
+
+    The divisor of the covariance is the weight.
+    """
 
     weight: float
     mean: Vector
@@ -85,7 +88,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
 
     @abstractmethod
     def _solve_sides(self, sides: Sides) -> Hyperplane:
-        """Return the hyperplane between two sides whose means differ."""
+        """Return the hyperplane for a two-class problem. The means of both sides must differ."""
 
     def _learn_from(self, statistics: ClassStatistics) -> None:
         check_classes(type(self).__name__, statistics.classes)

@@ -21,7 +21,8 @@ class WeightedLDA(StatisticsLearner):
 
     where :math:`d_{ij}` is the Mahalanobis distance of the means under :math:`S_w` and a is
     ``power``. With a = 0 it is LDA. With a = 2, every pair has the same influence. With a = 8, as
-    in [1]_, the closest pairs determine the result.
+    in [1]_, the closest pairs determine the result. Distances below 1% of the largest distance are
+    raised to this limit, so that equal class means do not get an infinite weight.
 
     Use it if you keep fewer than ``n_classes - 1`` directions and the closest classes matter most.
     With all directions it equals LDA. It fails in the opposite way from LDA: two classes that
@@ -34,8 +35,8 @@ class WeightedLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
-        that the class means span, which is at most ``n_classes - 1``.
+        Dimension of the output. None uses the maximum, which is the number of directions that the
+        class means span. This is at most ``n_classes - 1``.
     power : float, default=8
         Exponent a of the weights, at most 50.
     shrinkage : float in [0, 1] or "auto", default="auto"
@@ -49,8 +50,7 @@ class WeightedLDA(StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Contribution of each component to the criterion. Distances below 1% of the largest
-        distance are raised to this limit, so that equal class means do not get an infinite weight.
+        Contribution of each component to the criterion.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     statistics_ : ClassStatistics

@@ -90,8 +90,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     True
     """
 
-    # If there are at most n_words training vectors, the words are the training vectors, so words
-    # count as stored training rows.
+    # The tag "instances" says that training rows are stored. This is the case if there are at most
+    # n_words training vectors, because ``words_`` then contains the vectors themselves.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     state = State(
         {"words_": table("q", "p"), "scale_": floats("p", above=0)},

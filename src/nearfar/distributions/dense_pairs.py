@@ -188,7 +188,7 @@ class DensePairs:
             eigen_columns: Columns = range(start, len(B))
             mean_columns: Columns = eigen_columns
             if self._has_ill_conditioned:
-                # Traces are needed on both sides of the diagonal.
+                # The traces were computed for all columns, also before the diagonal.
                 begin = first if names & _TRACES else start
                 ill, ill_mean = self._find_ill_conditioned(a, begin)
                 columns = np.arange(begin, len(B))

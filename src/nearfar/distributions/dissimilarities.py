@@ -250,7 +250,7 @@ METRICS = tuple(_FORMULAS)
 
 
 class _Side(NamedTuple):
-    """Original means of Gaussians, and the Gaussians preprocessed for the covariance terms."""
+    """Means of Gaussians, and the data from which terms with covariances are computed."""
 
     means: Matrix
     # A DenseSide, a LowRankSide, or None if only the means are used.

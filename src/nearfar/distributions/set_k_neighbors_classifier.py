@@ -148,8 +148,9 @@ class SetKNeighborsClassifier(NeighborsClassifier, DistributionEstimator):
             return len(new.equal_to), self._iterate_pair_blocks(new)
         if self.metric == "precomputed":
             raise ValueError(
-                'leave_one_out_error needs the training sets, but metric="precomputed" does not '
-                "store the dissimilarities. Use cross_val_score with cv=LeaveOneOut()."
+                "leave_one_out_error needs the dissimilarities between training sets, which are "
+                'not stored with metric="precomputed". Use cross_val_score with '
+                "cv=LeaveOneOut()."
             )
         D = dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs)
         return len(D), iter([(slice(None), D)])

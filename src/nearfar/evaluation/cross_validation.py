@@ -30,7 +30,7 @@ def cross_validate(
     n_jobs: int | None = None,
     return_estimator: bool = False,
 ) -> dict[str, Any]:
-    """Cross-validate an estimator with supervision by row indices.
+    """Cross-validate an estimator whose supervision refers to rows by index.
 
     In each fold, the supervision is restricted to the training rows.
 

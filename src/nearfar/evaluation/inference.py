@@ -49,7 +49,7 @@ class Estimate:
 def estimate_from_folds(
     values: ArrayLike, test_ratio: float, *, resolution: float = 0.0
 ) -> Estimate:
-    r"""Estimate the mean of J folds, with the corrected variance of resampled folds.
+    r"""Estimate the mean over J folds, with a variance corrected for overlapping training sets.
 
     .. math:: \left(\frac{1}{J} + \frac{n_{test}}{n_{train}}\right) s^2
 
@@ -70,7 +70,7 @@ def estimate_from_folds(
 def estimate_from_rows(
     losses: ArrayLike, strata: ArrayLike | None = None, *, unit: float = 1.0
 ) -> Estimate:
-    """Estimate the mean loss of independent test rows, or the average of the means of strata.
+    """Estimate the mean loss of independent test rows, or the average of the means per stratum.
 
     This is for a fixed test set: there is one fold, and the variance comes from the rows. For the
     balanced error, the strata are the true classes. Two pseudo-rows, one with loss ``+unit`` and

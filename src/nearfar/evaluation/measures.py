@@ -63,7 +63,7 @@ class Measure:
 
     @property
     def is_mean_over_rows(self) -> bool:
-        """Whether the measure is a mean over rows, or the average of one such mean per class."""
+        """True if the measure is a mean over rows, or the average of one such mean per class."""
         return self.scoring in ("accuracy", "balanced_accuracy")
 
     def format_code(self, score: str) -> str:
@@ -89,7 +89,10 @@ class RelativeRMSE(Measure):
 
     @classmethod
     def from_targets(cls, values: NDArray[np.float64], rows: str = "all rows") -> RelativeRMSE:
-        """Return the measure for target values. ``rows`` is what the note calls their rows."""
+        """Return the measure for these target values.
+
+        ``rows`` is the phrase for the rows of these values in the note, such as "all rows".
+        """
         # Divide by the largest absolute value, so that squares neither overflow nor underflow.
         size = float(np.abs(values).max()) or 1.0
         unit = float((values / size).std()) * size
@@ -110,13 +113,13 @@ class RelativeRMSE(Measure):
 
     @property
     def is_mean_over_rows(self) -> bool:
-        """Always True. To first order, the measure is a mean over rows; see `compute_losses`."""
+        """Whether the measure is a mean over rows. To first order it is; see `compute_losses`."""
         return True
 
     def compute_losses(
         self, true: NDArray[np.float64], predicted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return one loss per row, whose mean is the relative RMSE.
+        """Return one loss per row. The mean of these losses is the relative RMSE.
 
         With r = sqrt(mean e²), the losses are r + (e² − r²) / 2r, a first-order expansion of the
         root. The variance of their mean therefore approximates the variance of r.
@@ -144,12 +147,12 @@ def choose_measure(
     *,
     noun: str = "row",
 ) -> Measure:
-    """Return the requested measure. The default is the error or the balanced error.
+    """Return the requested measure, or the default measure for these class sizes.
 
-    The default is the balanced error if the largest class has more than ``MAX_BALANCED_RATIO``
-    times as many rows as the smallest. A custom scorer is tried once on ``sample``, which has some
-    rows of every class, so that a scorer that fails for these classes is rejected before any fit.
-    ``noun`` is the noun for one row in messages.
+    The default is the error, or the balanced error if the largest class has more than
+    ``MAX_BALANCED_RATIO`` times as many rows as the smallest. A custom scorer is tried once on
+    ``sample``, which has some rows of every class, so that a scorer that fails for these classes is
+    rejected before any fit. ``noun`` is the noun for one row in messages.
     """
     if scoring is None:
         small, large = int(counts.argmin()), int(counts.argmax())

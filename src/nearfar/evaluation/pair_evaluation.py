@@ -327,7 +327,11 @@ class PairKFold(BaseCrossValidator):
 
 
 def _distribute_blocks(counts: NDArray[np.intp], order: Indices, n_folds: int) -> Indices:
-    """Assign blocks of points to folds, in order of descending size, each to the smallest fold."""
+    """Return the fold of each block of points.
+
+    The blocks are assigned in order of descending size, each to the fold with the fewest points so
+    far.
+    """
     fold = np.empty(len(counts), np.intp)
     sizes = [(0, k) for k in range(n_folds)]
     for block in order[np.argsort(-counts[order], kind="stable")].tolist():

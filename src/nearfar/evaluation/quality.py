@@ -91,7 +91,7 @@ def local_continuity(
 def local_trust(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15, *, without_stretched: float = 0.0
 ) -> float:
-    r"""Return how well distances between neighbors in the output match those in the input.
+    r"""Return how well distances between neighbors in the output match their input distances.
 
     .. math:: T = \frac{(\sum a b)^2}{\sum a^2 \sum b^2}
 
@@ -176,7 +176,7 @@ def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15)
 
 
 def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> float:
-    r"""Return the rank-based trustworthiness of an embedding, without n × n arrays.
+    r"""Return the rank-based trustworthiness of an embedding, computed without n × n arrays.
 
     .. math::
         1 - \frac{2}{n l (2n - 3l - 1)} \sum_i \sum_{j \in N_Y(i)} \max(0, r(i, j) - l)
@@ -493,12 +493,12 @@ def out_of_sample_consistency(
     ----------
     estimator : estimator
         An estimator with ``fit`` and ``transform``, which is cloned. The outputs of fitted rows are
-        read from the attribute ``embedding_``, in the order of the rows. If it does not exist, they
-        are computed by ``transform``.
+        read from the attribute ``embedding_``, in the order of the rows. If this attribute does not
+        exist, the outputs are computed with ``transform``.
     X : array-like of shape (n_samples, n_features)
         The data.
     n_held_out : int or None, default=None
-        Number of rows in C. None means a tenth of the rows.
+        Number of held-out rows, which form the set C. None means a tenth of the rows.
     n_trials : int, default=10
         Number of random splits.
     by : {"rotation", "similarity", "linear"}, default="rotation"
@@ -594,8 +594,7 @@ def _compute_lengths(
     origins = points if queries is None else queries
     for block in split_rows(len(origins), 16 * neighbors.shape[1] * points.shape[1]):
         differences = points[neighbors[block]].astype(np.float64) - origins[block, None]
-        # NumPy's norm does not overflow, because the exact search rejects points that are too
-        # large.
+        # The norm cannot overflow, because the neighbor search rejects points that are too large.
         lengths[block] = np.linalg.norm(differences, axis=2)
     return lengths
 
@@ -608,8 +607,9 @@ def _compute_measures(
 ) -> dict[str, float]:
     """Return the measures of :func:`embedding_quality`.
 
-    ``output_lengths`` are the distances in the output of the neighbors in the input, and
-    ``input_lengths`` are the distances in the input of the neighbors in the output.
+    ``output_lengths`` are the distances, in the output, from each row to its neighbors in the
+    input. ``input_lengths`` are the distances, in the input, from each row to its neighbors in the
+    output.
     """
     return {
         "continuity": _compute_agreement(input_neighbors[0], output_lengths, 0.0),
@@ -622,9 +622,9 @@ def _compute_measures(
 
 
 def _compute_agreement(lengths: Matrix, other_lengths: Matrix, omitted_fraction: float) -> float:
-    """Return the squared cosine similarity of two arrays of lengths.
+    """Return the squared cosine similarity of two arrays of edge lengths.
 
-    The most stretched pairs are omitted.
+    The pairs with the largest stretch, a fraction ``omitted_fraction`` of all pairs, are omitted.
     """
     a, b = lengths.ravel(), other_lengths.ravel()
     n_kept = a.size - int(omitted_fraction * a.size)
@@ -652,7 +652,7 @@ def _remove_self(neighbors: Indices, rows: Indices) -> Indices:
 
 
 def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.bool_]:
-    """Return a mask of the neighbors of each row that are also among its other neighbors."""
+    """Return a mask of the ``neighbors`` that are also in the same row of ``other_neighbors``."""
     is_shared = np.empty(neighbors.shape, dtype=bool)
     for block in split_rows(len(neighbors), neighbors.shape[1] * other_neighbors.shape[1]):
         is_shared[block] = (neighbors[block, :, None] == other_neighbors[block, None, :]).any(
@@ -662,7 +662,7 @@ def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.boo
 
 
 def _compute_ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
-    """Return the ranks of selected points by their distance from each row of a block.
+    """Rank points by their distance from each row of a block, and return the ranks of ``columns``.
 
     The nearest other point has rank 1.
     """

@@ -157,12 +157,16 @@ def encode_classes(y: ArrayLike) -> tuple[int, np.ndarray]:
 
 
 def compute_target_factor(y: ArrayLike, centered: bool) -> Matrix:
-    """Return a matrix F for which F F' is the target kernel. ``centered=True`` centers F."""
+    """Return a matrix F such that F F' is the target kernel.
+
+    With ``centered=True``, F is centered.
+    """
     J, codes = encode_classes(y)
     if J == 2:
         F = np.where(codes == 1, 1.0, -1.0)[:, None]
     else:
-        # A row of class c is sqrt(J/(J-1)) (e_c - mean). Inner products of rows are 1 or -1/(J-1).
+        # The row of a point of class c is sqrt(J/(J-1)) (e_c - 1/J). Inner products of these rows
+        # are 1 within a class and -1/(J-1) between classes.
         F = np.sqrt(J / (J - 1)) * (np.eye(J) - 1 / J)[codes]
     return F - F.mean(axis=0) if centered else F
 

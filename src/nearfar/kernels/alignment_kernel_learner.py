@@ -37,17 +37,18 @@ class AlignmentKernelLearner(KernelProgram):
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
-        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list. Each entry
+        of the list is a name or a pair such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See
+        Notes.
     kernel_family : {"nonneg", "independent", "signed", "rank_one", "free"}, default="nonneg"
         Set of kernels over which the objective is optimized. See Notes.
     centered : bool, default=True
-        Center the kernels and the target first. Without centering, a constant kernel is aligned
-        with classes of unequal size.
+        Center the kernels and the target first. Without centering, even a constant kernel is
+        aligned with the labels if the classes have unequal sizes.
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
-        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        See Notes for ``kernel_family="rank_one"``.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all nonzero directions, so that ``transform`` keeps
+        the kernel's distances. See Notes for ``kernel_family="rank_one"``.
 
     Attributes
     ----------
@@ -99,8 +100,8 @@ class AlignmentKernelLearner(KernelProgram):
     - "rank_one": weights of the leading eigenvectors of the mean of the kernels, extended to new
       points by Nyström's formula. ``n_directions`` is the number of eigenvectors; "auto" uses at
       most 100;
-    - "free": any positive semi-definite matrix. It only repeats the labels and has no kernel values
-      for new points.
+    - "free": any positive semi-definite matrix. It depends only on the labels and has no kernel
+      values for new points.
 
     References
     ----------

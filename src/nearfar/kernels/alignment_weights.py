@@ -21,8 +21,8 @@ from nearfar.notices import warn
 from nearfar.parameters import boolean, check_parameter, integer, none, one_of, real
 
 AlignmentMode = Literal["nonneg", "independent", "signed", "free", "rank_one"]
-# Eigenvalues of the Gram matrix of the scaled kernels are rounding errors if they are below this
-# fraction of the largest eigenvalue.
+# In the Gram matrix of the scaled kernels, eigenvalues below this fraction of the largest
+# eigenvalue are treated as zero.
 _ROUNDING = 1e-13
 
 
@@ -33,22 +33,22 @@ class AlignmentWeights:
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Weights that apply to the kernels as they were passed. With ``kernel_family="rank_one"``,
-        the weights of the directions; with "free", None.
+        Weights of the kernels as they were passed, before any scaling. With
+        ``kernel_family="rank_one"``, these are the weights of the directions. None with "free".
     value : float
         Frobenius product :math:`\langle K, T \rangle_F` of the learned kernel and the target, over
         the labeled points. The kernel K of all points is scaled to Frobenius norm 1.
     bound : float
-        Upper bound on ``value`` for any weights of the family. ``kernel_family="independent"`` does
-        not optimize and returns the bound of "nonneg".
+        Upper bound on ``value`` for any weights of the family. With
+        ``kernel_family="independent"``, the weights are not optimized, and the bound for "nonneg"
+        is returned.
     gap : float
         Relative gap ``(bound - value) / value``.
     alignment : float
         ``value`` divided by the Frobenius norm of the target. If all points are labeled, this is
         the alignment of the learned kernel with the target.
     directions : ndarray of shape (n, n_directions) or None
-        With ``kernel_family="rank_one"``, the eigenvectors whose outer products are weighted.
-        Otherwise None.
+        Eigenvectors whose outer products are weighted. None unless ``kernel_family="rank_one"``.
     """
 
     weights: Vector | None
@@ -109,19 +109,21 @@ def alignment_weights(
     Parameters
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, function of an index, or None
-        Base kernels. A function is called with the indices 0, 1, ... until it raises IndexError or,
-        if it has a length, up to this length. With m kernels, it is called about m/3 times per
-        kernel. ``kernel_family="rank_one"`` needs exactly one kernel, and "free" needs None.
+        Base kernels. A function is called with the indices 0, 1, ... and returns one kernel per
+        call. It must have a length, or raise IndexError after the last kernel. With m kernels, the
+        function is called about m/3 times for each kernel. ``kernel_family="rank_one"`` needs
+        exactly one kernel, and "free" needs None.
     y : array-like of shape (n_labeled,)
         Labels of the first points. The number of labels can be less than the number of points.
     kernel_family : {"nonneg", "independent", "signed", "free", "rank_one"}, default="nonneg"
         Set of weights or matrices over which to optimize, as listed above.
     centered : bool, default=True
-        Center the kernels (over all points) and the target (over the labeled points) first.
-        Without centering, a constant kernel is aligned with classes of unequal size.
+        Center the kernels (over all points) and the target (over the labeled points) first. Without
+        centering, even a constant kernel is aligned with the labels if the classes have unequal
+        sizes.
     n_directions : int, default=None
-        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all eigenvectors with
-        eigenvalues above rounding errors, but at most 100.
+        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all eigenvectors whose
+        eigenvalues are not rounding errors, but at most 100.
     n_points : int, default=None
         Total number of points with ``kernel_family="free"``. None uses the number of labeled
         points.
@@ -227,7 +229,7 @@ class _Products(NamedTuple):
 
 
 def _compute_unit_products(base: KernelSet, F: Matrix, centered: bool) -> _Products:
-    """Return the Frobenius products after scaling each kernel to norm 1.
+    """Scale each kernel to Frobenius norm 1, and return the products of the scaled kernels.
 
     A kernel that is constant up to rounding gets scale 0.
     """
@@ -267,8 +269,8 @@ def _solve_signed(
     best, value, bound = start, float(products.b @ start), np.inf
     cuts = np.empty((0, len(start)))
     for _ in range(max_iter):
-        # Project the unconstrained optimum onto the cone that the cuts so far define. In the
-        # coordinates R x, products with Q are ordinary inner products.
+        # Project the unconstrained optimum onto the cone that is defined by the cuts so far. In the
+        # coordinates R x, the norm defined by Q is the Euclidean norm.
         A = cuts @ root.T
         z = free + A.T @ nnls(A.T, -free)[0] if len(A) else free
         bound = min(bound, float(np.linalg.norm(z)))
@@ -289,7 +291,7 @@ def _solve_signed(
 
 
 def _factorize(Q: Matrix) -> tuple[Matrix, Matrix]:
-    """Return R with Q = R'R, and the transposed pseudo-inverse of R. Q can be singular."""
+    """Return a factor R of Q = R'R, and the transposed pseudo-inverse of R. Q can be singular."""
     if not np.isfinite(Q).all():
         raise ValueError(
             "kernels: the products of the kernel matrices overflow, because values of X are too "

@@ -27,11 +27,13 @@ class AverageKernelLearner(KernelCombination):
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
-        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list. Each entry
+        of the list is a name or a pair such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See
+        Notes.
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
-        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all nonzero directions, so that ``transform`` keeps
+        the kernel's distances.
 
     Attributes
     ----------

@@ -24,8 +24,8 @@ OPTIONS: dict[str, dict[str, AllowedValues]] = {
     "laplacian": {"gamma": real(0, open_low=True)},
     "cosine": {},
 }
-# The RBF kernels of the set "auto" have gamma equal to these numbers divided by the median squared
-# distance.
+# Values of gamma for the RBF kernels in the set "auto", as multiples of 1 / (median squared
+# distance).
 _RBF_SCALES = tuple(2.0**power for power in range(-3, 4))
 # Maximum number of rows that are used to compute the median distance.
 _MAX_MEDIAN_ROWS = 1000
@@ -365,7 +365,7 @@ class _DefaultGammas:
 
 
 class _Points:
-    """Centered rows, and for each kernel the squared norms in the columns that it uses."""
+    """Centered rows and, for each kernel, their squared norms in the columns of the kernel."""
 
     def __init__(self, base: BaseKernels, rows: Matrix) -> None:
         self.base, self.rows = base, rows - base.mean
@@ -433,7 +433,7 @@ class _BlockKernels:
     def _compute_rbf(self, i: int) -> Matrix:
         key, gamma = self.base.columns[i].tobytes(), float(self.base.gammas[i])
         if self._last is not None and self._last[0] == key and gamma == 2 * self._last[1]:
-            K = np.square(self._last[2])  # Squaring is ten times faster than exp.
+            K = np.square(self._last[2])  # This is ten times faster than computing exp.
         else:
             K = -gamma * self.compute_squared(i)
             np.exp(K, out=K)

@@ -44,7 +44,7 @@ class ConformalSVC(KernelSVM):
         Kernel k, as in scikit-learn, computed from centered rows. "poly" has degree 3.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly" and "laplacian". None means 1 divided by the sum of the
-        variances of the features or, for "laplacian", of their standard deviations.
+        feature variances. For "laplacian", standard deviations are used instead of variances.
     width : float or None, default=None
         Width τ of the stretched regions. None uses the median distance between support vectors.
         With a much smaller width, rows far from all support vectors have kernel values near zero.

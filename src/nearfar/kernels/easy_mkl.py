@@ -26,7 +26,7 @@ class EasyMKL(KernelCombination):
         \qquad \gamma \ge 0,\; \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
 
     then the weights are :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. With more than two classes,
-    the weights of each class against the rest are added.
+    the weights of all one-vs-rest problems are added.
 
     Use it for many kernels, such as hundreds of views or one kernel per feature. After the
     quadratic program above, each kernel costs only one product with a vector, and no weight is
@@ -39,14 +39,16 @@ class EasyMKL(KernelCombination):
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
-        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list. Each entry
+        of the list is a name or a pair such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See
+        Notes.
     regularization : float, default=0.1
-        Regularization λ, from 0 to 1. With 0, γ selects the nearest points of the convex hulls of
-        the classes. With 1, γ is uniform and selects the class means.
+        Regularization λ, from 0 to 1. With 0, the distance between the classes is the distance
+        between their convex hulls. With 1, it is the distance between the class means.
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
-        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all nonzero directions, so that ``transform`` keeps
+        the kernel's distances.
 
     Attributes
     ----------
@@ -58,8 +60,8 @@ class EasyMKL(KernelCombination):
     kernel_names_ : list of str
         Names of the kernels.
     objective_ : float
-        Objective of the quadratic program. With more than two classes, it is the sum of the
-        objectives of each class against the rest.
+        Objective of the quadratic program. With more than two classes, it is the sum over all
+        one-vs-rest problems.
     bound_ : float
         Lower bound on the objective.
     duality_gap_ : float
@@ -173,11 +175,11 @@ def easy_mkl_weights(
         the weights apply to the scaled kernels. If :math:`K_{ii} = 0`, row and column i become
         zero.
     y : array-like of shape (n_labeled,)
-        Labels of the first points. With more than two classes, the weights of each class against
-        the rest are added.
+        Labels of the first points. With more than two classes, the weights of all one-vs-rest
+        problems are added.
     regularization : float, default=0.1
         Regularization λ, from 0 to 1. With 0, the distance between the classes is the distance
-        between their convex hulls; with 1, the distance between their means.
+        between their convex hulls. With 1, it is the distance between the class means.
 
     Returns
     -------
@@ -249,7 +251,7 @@ def _solve(base: KernelSet, signs: Matrix, regularization: float) -> _Solution:
 
 
 def _compute_hull_objective(solution: MarginSolution) -> float:
-    """Scale the dual variables to sum 1 in each class, and return their objective."""
+    """Return the objective of the dual variables, scaled so that they sum to 1 in each class."""
     total = float(solution.alpha.sum())
     return 4 * (2 * total - solution.bound) / total**2
 
@@ -266,7 +268,7 @@ def scale_to_unit_diagonal(kernels: KernelSet) -> KernelSet:
 
 
 class _UnitDiagonal(KernelSet):
-    """Set of kernels that scales rows to unit diagonal when they are read."""
+    """Set of kernels that are scaled to unit diagonal when their rows are read."""
 
     def __init__(self, kernels: KernelSet, diagonals: Matrix) -> None:
         self.kernels, self.by_rows = kernels, kernels.by_rows

@@ -55,7 +55,7 @@ def idealize(K: ArrayLike, y: ArrayLike, gamma: float) -> Matrix:
     y : array-like of shape (n,)
         Class labels.
     gamma : float
-        Value γ that is added to squared distances between classes. At least 0.
+        Nonnegative value γ that is added to squared distances between classes.
 
     Returns
     -------

@@ -19,17 +19,17 @@ from nearfar.solvers.projections import project_psd, psd_factor
 from nearfar.state import State, floats, number
 from nearfar.summaries.supervision import Pairs
 
-# Either the number of pairs or the number of entries of B must be at most this. If both are larger,
-# a step of the solver takes minutes.
+# Maximum number of unknowns. There is one unknown per pair or per entry of B, whichever are fewer.
+# With more unknowns, each step of the solver takes minutes.
 _MAX_UNKNOWNS = 6000
-# If B has too many entries to solve for, this number of similar pairs and the same number of
-# dissimilar pairs are drawn.
+# Number of similar pairs, and also of dissimilar pairs, that are drawn if B has more than
+# _MAX_UNKNOWNS entries.
 _N_PAIRS_IF_WIDE = 1000
-# Eigenvalues of B are treated as zero if they are at most this fraction of the sum of the weighted
-# squared lengths of the pairs.
+# An eigenvalue of B is treated as zero if it is at most this fraction of the sum of alpha |d|² over
+# the pairs, where alpha is the dual variable and d the difference of a pair.
 _MIN_EIGENVALUE = 1e-6
-# Negative eigenvalues are ignored if they are at most this fraction of the largest absolute
-# eigenvalue. Rounding and the tolerance of the solver cause such values.
+# Negative eigenvalues are ignored if their absolute value is at most this fraction of the largest
+# absolute eigenvalue. They are caused by rounding and by the tolerance of the solver.
 _ROUNDING = 1e-5
 
 #: Allowed values of the parameters that IdealizedMetric and KernelIdealizedMetric share.
@@ -82,7 +82,7 @@ class IdealizedMetric(PairLearner):
         that is, the Euclidean distance.
     psd : {"project", "constrain", "raise", "none"}, default="project"
         Treatment of negative eigenvalues of B: "project" sets them to zero, "constrain" excludes
-        them in the program (at most 109 features), "raise" raises an error, "none" keeps them.
+        them in the program (at most 109 features), "raise" raises an error, and "none" keeps them.
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the limit of
         ``Pairs.from_labels`` or, with more than 109 features, 1,000.
@@ -104,7 +104,7 @@ class IdealizedMetric(PairLearner):
     matrix_ : ndarray of shape (n_features, n_features)
         Matrix B, after its negative eigenvalues were treated according to ``psd``.
     ideal_weight_ : float
-        Margin γ.
+        Margin γ by which squared distances of dissimilar pairs should increase.
     alpha_ : ndarray of shape (n_pairs,)
         Dual variables of the pairs with nonzero length: first the similar pairs, then the
         dissimilar pairs. Up to the tolerance, the solution is :math:`B = \sum_D \alpha dd^T -
@@ -249,9 +249,9 @@ class IdealizedMetric(PairLearner):
         if min(n_pairs, n_entries) > _MAX_UNKNOWNS:
             raise ValueError(
                 f"{n_pairs} pairs of rows with {p} features are too many for IdealizedMetric. It "
-                f"solves either for all pairs or for the {n_entries} entries of B. Use at most "
-                f"{_MAX_UNKNOWNS} pairs (n_similar, n_dissimilar), or reduce X to fewer features "
-                "first."
+                f"solves for one unknown per pair, or for the {n_entries} entries of B. Use at "
+                f"most {_MAX_UNKNOWNS} pairs (n_similar, n_dissimilar), or reduce X to fewer "
+                "features first."
             )
 
     def _repair(self, B: Matrix, min_eigenvalue: float) -> None:

@@ -64,8 +64,8 @@ class KernelCombination(KernelLearner):
         y : array-like of shape (n_samples,)
             Class labels.
         unlabeled : array-like of shape (n_others, n_features), optional
-            Points without labels. Traces and norms include these points, and ``transduction_``
-            contains their predicted labels.
+            Points without labels. Traces and norms of the kernels include these points, and
+            ``transduction_`` contains their predicted labels.
 
         Returns
         -------
@@ -122,7 +122,7 @@ class KernelCombination(KernelLearner):
         self._keep_kernel(points, kernels.compute_weighted_sum(self.weights_))
 
     def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
-        """Return the weights of the kernels, on any scale. It can also set fitted attributes."""
+        """Return the kernel weights, up to a common factor. Fitted attributes can be set here."""
         raise NotImplementedError
 
     def _keep_weights(self, weights: Vector, traces: Vector, n: int) -> None:

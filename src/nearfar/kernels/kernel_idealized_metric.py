@@ -16,7 +16,7 @@ from nearfar.state import State, object_of
 
 
 class KernelIdealizedMetric(KernelizedLearner):
-    r""":class:`IdealizedMetric` that is learned in the feature space of a kernel.
+    r""":class:`IdealizedMetric` in the feature space of a kernel.
 
     The program depends only on inner products of differences,
     :math:`(\phi_i - \phi_j)^T(\phi_k - \phi_l) = K_{ik} - K_{il} - K_{jk} + K_{jl}`. Its optimum
@@ -43,14 +43,15 @@ class KernelIdealizedMetric(KernelizedLearner):
         "precomputed"; or a kernel learner; or a function of two points. See Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
-        sum of the variances of the features or, for "laplacian", of their standard deviations.
+        sum of the feature variances. For "laplacian", standard deviations are used instead of
+        variances.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
-        None uses all nonzero directions.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all nonzero directions.
     C_similar : float, default=1.0
         Penalty for similar pairs whose distance increases.
     C_dissimilar : float, default=1.0

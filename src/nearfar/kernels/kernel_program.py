@@ -34,8 +34,8 @@ class KernelProgram(KernelCombination):
     objective_: float
     bound_: float
     duality_gap_: float
-    #: Weights of the base kernels in the mean kernel. With kernel_family="rank_one", the
-    #: eigenvectors of the mean kernel are used.
+    #: With kernel_family="rank_one", the weights of the base kernels in the mean kernel, whose
+    #: eigenvectors are the directions.
     _mean_weights: Vector
 
     def _solve(
@@ -60,7 +60,7 @@ class KernelProgram(KernelCombination):
         return weights
 
     def _learn_matrix(self, points: Matrix, codes: NDArray[np.intp]) -> None:
-        """Fit the matrix of ``kernel_family="free"``, without weights or values for new points."""
+        """Fit the kernel matrix for ``kernel_family="free"``, which has no weights."""
         self._store_objective(self._solve(None, codes, n_points=len(points)))
         self.weights_, self.shares_, self.kernel_names_ = np.empty(0), np.empty(0), []
         self._mean_weights = np.zeros(len(self._base))
@@ -77,7 +77,8 @@ class KernelProgram(KernelCombination):
         result = self._solve([K], codes, n_directions=n_directions)
         weights, V = self._store_objective(result), result.directions
         assert weights is not None and V is not None
-        # Eigenvectors of a centered kernel are orthogonal to constant vectors.
+        # The eigenvectors of a centered kernel have mean zero, so it is enough to subtract the
+        # column means.
         means = K.mean(axis=0) if getattr(self, "centered", False) else np.zeros(n)
         values = np.einsum("ij,ij->j", V, K @ V)
         self._keep_weights(weights, np.ones(len(weights)), n)
@@ -94,9 +95,9 @@ class KernelProgram(KernelCombination):
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
         if self.kernel_family == "free":
             raise ValueError(
-                'kernel_family="free" learns only the kernel matrix of the training rows, which '
-                "repeats their labels. It has no kernel values for other points. Choose another "
-                "kernel_family."
+                'kernel_family="free" learns a kernel matrix of the training rows only. It has no '
+                "kernel values for other points, because the matrix depends only on the training "
+                "labels. Choose another kernel_family."
             )
         if self.kernel_family == "rank_one":
             return np.asarray(self._coordinates(first) @ self._coordinates(second).T)

@@ -13,14 +13,15 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import compute_min_eigenvalue
 
-# Maximum number of rows at which a whole kernel is checked for negative eigenvalues.
+# Maximum number of rows for which the whole kernel matrix is checked for negative eigenvalues.
 _MAX_FULL_CHECK = 500
-# Number of rows of the submatrix that is checked for negative eigenvalues in a larger kernel.
+# Number of rows that are checked for negative eigenvalues if the kernel matrix has more than
+# _MAX_FULL_CHECK rows.
 _N_CHECKED_ROWS = 300
 # Number of floats per block, chosen so that a block fits into the CPU cache.
 _BLOCK_FLOATS = 1 << 16
-# Number of kernels kept in memory while the products of all pairs of kernels are computed. It
-# applies only if a function returns the kernels.
+# If the kernels are computed by a function, number of kernels that are kept in memory while the
+# products of all pairs of kernels are computed.
 _N_IN_MEMORY = 3
 # Tolerance for rounding errors. For negative eigenvalues it is a fraction of the trace, and for
 # asymmetry a fraction of the largest entries.
@@ -48,7 +49,8 @@ class KernelSet:
 
     n_kernels: int
     n_points: int
-    #: True if single rows of all kernels are cheap to read. The outer loop is then over rows.
+    #: True if it is cheap to read a few rows of all kernels. The outer loop is then over rows, and
+    #: the inner loop is over kernels.
     by_rows = True
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
@@ -83,7 +85,7 @@ class KernelSet:
         return K
 
     def multiply(self, V: Matrix) -> Iterator[Matrix]:
-        """Yield the product of each kernel with V. The rows of V belong to the first points."""
+        """Yield the product K V for each kernel matrix K of the first ``len(V)`` points."""
         n = len(V)
         yield from self._apply_by_blocks(lambda rows, block: rows[:, :n] @ V, n)
 
@@ -215,7 +217,7 @@ class MatrixKernels(KernelSet):
         return K
 
     def multiply(self, V: Matrix) -> Iterator[Matrix]:
-        """Yield the product of each kernel with V. The rows of V belong to the first points."""
+        """Yield the product K V for each kernel matrix K of the first ``len(V)`` points."""
         for K in self.matrices:
             yield K[: len(V), : len(V)] @ V
 
@@ -276,14 +278,14 @@ class DirectionKernels(KernelSet):
         return np.asarray((V * weights[used]) @ V.T)
 
     def compute_products(self, V: Matrix, matrices: Sequence[Matrix]) -> Matrix:
-        """Return the same values as the base class, computed from coordinates along the columns."""
+        """Compute the same values as the base class, but faster: the columns are orthonormal."""
         coordinates = self.V[: len(V)].T @ V
         return np.array(
             [np.einsum("ij,ij->i", coordinates, self.V[: len(V)].T @ W) for W in matrices]
         ).T
 
     def compute_forms(self, U: Matrix) -> Matrix:
-        """Return the same values as the base class, computed from coordinates along the columns."""
+        """Compute the same values as the base class, but faster: the columns are orthonormal."""
         return np.asarray((self.V[: len(U)].T @ U) ** 2)
 
 
@@ -375,8 +377,8 @@ def _find_negative_eigenvalue(K: NDArray[Any], slack: float) -> float | None:
     """Return the smallest eigenvalue if it is below ``-slack``, else None."""
     shifted = np.array(K, dtype=float, order="F")
     shifted.flat[:: len(K) + 1] += slack
-    # A Cholesky factorization shows that no eigenvalue is negative, ten times faster than computing
-    # the eigenvalues.
+    # A Cholesky factorization succeeds only if no eigenvalue is negative. It is ten times faster
+    # than computing the eigenvalues.
     if slack > 0 and linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
         return None
     min_eigenvalue = compute_min_eigenvalue(np.asarray(K, dtype=float))

@@ -110,8 +110,8 @@ class KernelSVM(ClassifierMixin, Estimator):
             self.dual_coef_ = machine.dual_coef_.T.copy()
             self.intercept_ = machine.intercept_.astype(float)
             return
-        # libsvm stores the coefficient of a support vector of class i in the SVM of classes i and j
-        # in row j - (j > i).
+        # For the SVM of classes i and j, libsvm stores the coefficients of the support vectors of
+        # class i in row j - (j > i).
         ends = np.cumsum([0, *machine.n_support_])
         pairs = list(combinations(range(n_classes), 2))
         self.dual_coef_ = np.zeros((ends[-1], len(pairs)))
@@ -123,7 +123,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         self.intercept_ = -machine.intercept_.astype(float)
 
     def _store_empty(self) -> None:
-        """Store empty arrays, because training data of a single class have no SVM."""
+        """Store empty arrays. No SVM is fitted if all training rows have the same class."""
         self._n_rows = 0
         self.support_ = np.empty(0, dtype=np.intp)
         self.dual_coef_, self.intercept_ = np.empty((0, 0)), np.empty(0)

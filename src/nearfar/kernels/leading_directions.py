@@ -26,7 +26,7 @@ def find_leading_directions(
     if base.n_kernels != 1:
         raise ValueError(
             'kernel_family="rank_one" uses the eigenvectors of one kernel, but kernels has '
-            f"{base.n_kernels}. Pass one kernel, for example their sum."
+            f"{base.n_kernels}. Pass one kernel, for example the sum of the kernels."
         )
     n = base.n_points
     if n_directions is not None and n_directions > n:

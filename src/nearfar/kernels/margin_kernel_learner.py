@@ -42,10 +42,11 @@ class MarginKernelLearner(KernelProgram):
     Parameters
     ----------
     kernels : "auto", "features" or list, default="auto"
-        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
-        and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
+        Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list. Each entry
+        of the list is a name or a pair such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See
+        Notes.
     C : float or None, default=1.0
-        Penalty parameter of the SVM. None with ``dual_ridge=0`` requires a hard margin.
+        Penalty parameter of the SVM. ``C=None`` with ``dual_ridge=0`` requires a hard margin.
     dual_ridge : float, default=0.0
         Ridge τ added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss
         with weight :math:`1/\tau`.
@@ -57,12 +58,11 @@ class MarginKernelLearner(KernelProgram):
         Norm p of the constraint. With p > 1, which needs ``kernel_family="nonneg"``, the constraint
         is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`, and no weight is exactly 0.
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
-        None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        See Notes for ``kernel_family="rank_one"``.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all nonzero directions, so that ``transform`` keeps
+        the kernel's distances. See Notes for ``kernel_family="rank_one"``.
     tol : float, default=1e-3
-        Stop when the gap between the objective and its bound is at most this, relative to the
-        objective.
+        Stop at this gap between the objective and its bound, relative to the objective.
     max_iter : int, default=200
         Maximum number of iterations. An iteration is a round of SVMs.
 
@@ -119,8 +119,8 @@ class MarginKernelLearner(KernelProgram):
     - "rank_one": weights of the leading eigenvectors of the mean of the kernels, extended to new
       points by Nyström's formula. ``n_directions`` is the number of eigenvectors; "auto" uses at
       most 100;
-    - "free": any positive semi-definite matrix, for two classes. It only repeats the labels and has
-      no kernel values for new points.
+    - "free": any positive semi-definite matrix, for two classes. It depends only on the labels
+      and has no kernel values for new points.
 
     References
     ----------

@@ -15,7 +15,8 @@ _INITIAL_TOL = 5e-3
 # The tolerance of the SVMs is reduced if the gap of an SVM is more than this fraction of the gap
 # between the best value and the bound.
 _MAX_OPEN_FRACTION = 0.1
-# If a point has no hard margin, its lower bound is scaled to this multiple of the best value.
+# The value is infinite if the weighted sum of kernels does not separate the classes. The dual
+# variables are then scaled so that the lower bound is this multiple of the best value so far.
 _BOUND_MULTIPLE = 10.0
 
 
@@ -56,10 +57,12 @@ class MarginProgram:
         self.value = np.inf
         self._tol, self._svm_tol = tol, _INITIAL_TOL
         self._last: list[MarginSolution | None] = [None] * len(signs)
-        # Dual variables of each point, multiplied by the labels, of shape (n, n_classes).
+        # Dual variables at each evaluated point x, multiplied by the labels. Each array has shape
+        # (n, n_classes).
         self._betas: list[Matrix] = []
         self._mix = np.empty(0)
-        # Each entry is the combination of dual variables that defines one plane of the model.
+        # Planes of the model. Each plane is defined by the weights with which it combines the dual
+        # variables.
         self._planes: list[Vector] = []
         # Linear term 2 e'alpha of the dual objective, for each set of dual variables.
         self.linear = np.empty(0)
@@ -77,7 +80,7 @@ class MarginProgram:
         ]
         del K
         if not self._betas:
-            # If equal weights do not separate the rows, no weights do.
+            # If equal weights do not separate the classes, no weights do.
             check_separable(solutions)
         value = float(sum(solution.value for solution in solutions))
         if np.isfinite(value):
@@ -93,7 +96,7 @@ class MarginProgram:
         return Answer(x, value, intercept, slope, np.empty((0, len(x))))
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """Combine all dual variables so far, add the plane of the result, and return its bound.
+        """Combine all dual variables so far, add the resulting plane, and return its bound.
 
         The combined dual variables prove a better bound than the combination of their planes. No
         further SVM is fitted.
@@ -122,7 +125,7 @@ class MarginProgram:
         return np.clip(self.signs * np.asarray(beta).T, 0.0, self.C)
 
     def compute_psd_cuts(self) -> Matrix | None:
-        """Return None, because the dual variables alone prove the bound."""
+        """Return None, because the bound is proved by the dual variables alone."""
         return None
 
     def _store_dual(self, beta: Matrix) -> tuple[float, Vector]:
@@ -145,7 +148,7 @@ class MarginProgram:
         return float(self.linear[-1] - ridge[-1, -1]), products[:, -1]
 
     def _scale_dual(self, solution: MarginSolution) -> Vector:
-        """Scale the dual variables of an SVM without a hard margin, to prevent overflow."""
+        """Scale the dual variables of an SVM whose value is infinite, to prevent overflow."""
         total = float(solution.alpha.sum())
         goal = _BOUND_MULTIPLE * self.value if np.isfinite(self.value) else _BOUND_MULTIPLE
         return solution.alpha * (goal / (2 * total)) if total > 0 else solution.alpha

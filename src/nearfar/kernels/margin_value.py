@@ -20,8 +20,8 @@ from nearfar.solvers.squared_hinge import solve_squared_hinge
 # The convex hulls of two classes are treated as intersecting if their distance is below this
 # fraction of the root mean square norm of the rows.
 _MIN_HULL_DISTANCE = 1e-6
-# Decreasing ridges, as fractions of the mean diagonal of the kernel. The solutions converge to the
-# hard margin.
+# Ridges, as fractions of the mean kernel diagonal. With decreasing ridge, the solution converges to
+# the hard-margin solution.
 _RIDGES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 
 
@@ -49,11 +49,11 @@ def margin_value(
     K : array-like of shape (n, n)
         Kernel matrix of the labeled points, symmetric and positive semi-definite.
     y : array-like of shape (n,)
-        Class labels. With more than two classes, the values of each class against the rest are
-        added.
+        Class labels. With more than two classes, the values of all one-vs-rest problems are added.
     C : float, default=None
-        Upper limit for α. None with ``dual_ridge=0`` requires that K separates the classes (hard
-        margin); None with ``dual_ridge`` above 0 gives the squared hinge loss.
+        Upper limit for the dual variables α. ``C=None`` with ``dual_ridge=0`` requires that K
+        separates the classes (hard margin). ``C=None`` with ``dual_ridge`` above 0 gives the
+        squared hinge loss.
     dual_ridge : float, default=0.0
         Ridge τ that is added to the diagonal of G(K).
 
@@ -251,10 +251,11 @@ def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> V
     try:
         if dual_ridge:
             K.flat[:: n + 1] += dual_ridge
-        # The kernel was checked before; checking it again takes longer than fitting a small SVM.
+        # The kernel was already checked. Checking it again takes longer than fitting a small SVM.
         unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
         with warnings.catch_warnings(), unchecked:
-            # The gap between value and bound shows whether the SVM converged.
+            # The warning is not needed, because the gap between value and bound shows whether the
+            # SVM converged.
             warnings.simplefilter("ignore", ConvergenceWarning)
             machine.fit(K, y)
     finally:
@@ -266,9 +267,9 @@ def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> V
 
 
 def _solve_hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSolution:
-    """Return the hard-margin solution, the limit of squared-hinge solutions for decreasing ridges.
+    """Return the hard-margin solution, computed as the limit of solutions with decreasing ridge.
 
-    The solution for each ridge is rescaled and gives a value and a bound.
+    Each solution minimizes the squared hinge loss. It is rescaled and gives a value and a bound.
     """
     size = float(np.trace(K)) / len(K)
     solution: tuple[Vector, float] | None = None

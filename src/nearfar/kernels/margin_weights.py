@@ -35,8 +35,8 @@ class MarginWeights:
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Weights that apply to the kernels as they were passed. With ``kernel_family="rank_one"``,
-        the weights of the directions; with "free", None.
+        Weights of the kernels as they were passed, before any scaling. With
+        ``kernel_family="rank_one"``, these are the weights of the directions. None with "free".
     value : float
         Primal objective at ``weights``, which is an upper bound on the margin functional.
     bound : float
@@ -52,8 +52,7 @@ class MarginWeights:
         Dicts with ``value``, ``bound``, ``gap`` and ``seconds``, one per round of support vector
         machines.
     directions : ndarray of shape (n, n_directions) or None
-        With ``kernel_family="rank_one"``, the eigenvectors whose outer products are weighted.
-        Otherwise None.
+        Eigenvectors whose outer products are weighted. None unless ``kernel_family="rank_one"``.
     psd_cuts : ndarray of shape (n, k) or None
         With ``kernel_family="signed"``, vectors u that complete the proof of ``bound``. With
         :math:`S = \sum u u^T`, :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the
@@ -124,14 +123,14 @@ def margin_weights(
     Parameters
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, function of an index, or None
-        Base kernels. A function is called with the indices 0, 1, ... until it raises IndexError or,
-        if it has a length, up to this length. ``kernel_family="rank_one"`` needs exactly one
-        kernel, and "free" needs None.
+        Base kernels. A function is called with the indices 0, 1, ... and returns one kernel per
+        call. It must have a length, or raise IndexError after the last kernel.
+        ``kernel_family="rank_one"`` needs exactly one kernel, and "free" needs None.
     y : array-like of shape (n_labeled,)
         Labels of the first points. The number of labels can be less than the number of points. With
-        more than two classes, the functionals of each class against the rest are added.
+        more than two classes, the margin functionals of all one-vs-rest problems are added.
     C : float, default=1.0
-        Upper limit for the dual variables. None with ``dual_ridge=0`` requires a hard margin.
+        Upper limit for the dual variables. ``C=None`` with ``dual_ridge=0`` requires a hard margin.
     dual_ridge : float, default=0.0
         Ridge τ added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge
         loss, :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
@@ -144,8 +143,8 @@ def margin_weights(
         is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a
         large p the products :math:`\mu_i \mathrm{tr} K_i` are nearly equal.
     n_directions : int, default=None
-        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all eigenvectors with
-        eigenvalues above rounding errors, but at most 100.
+        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all eigenvectors whose
+        eigenvalues are not rounding errors, but at most 100.
     n_points : int, default=None
         Total number of points with ``kernel_family="free"``. None uses the number of labeled
         points.
@@ -154,8 +153,8 @@ def margin_weights(
     max_iter : int, default=200
         Maximum number of rounds of support vector machines.
     report : callable, default=None
-        Function that is called with each entry of ``history``. A KeyboardInterrupt that it raises
-        stops the rounds.
+        Function that is called with each entry of ``history``. If the function raises
+        KeyboardInterrupt, the rounds stop.
 
     Returns
     -------
@@ -302,7 +301,7 @@ def _solve_free(
     if len(signs) > 1:
         raise ValueError(
             f'kernel_family="free" needs two classes; y has {len(signs)}. Use ideal_kernel(y) '
-            'instead. Like the kernel of "free", it only repeats the labels.'
+            "instead, which also depends only on the labels."
         )
     y = signs[0]
     n = len(y) if n_points is None else n_points

@@ -11,10 +11,10 @@ from nearfar.kernels.kernel_set import KernelSet
 # Eigenvalues of the mean kernel below this fraction of the largest eigenvalue are rounding errors.
 # Their eigenvectors are ignored.
 _MIN_EIGENVALUE = 1e-11
-# Negative eigenvalues, relative to the mean kernel, are treated as zero if their absolute value is
-# at most this.
+# Negative eigenvalues with at most this absolute value are treated as zero. Eigenvalues are
+# computed relative to the mean kernel.
 _MAX_NEGATIVE = 1e-9
-# Maximum number of cuts that are added per point.
+# Maximum number of cuts that are added for one point outside the cone.
 _MAX_CUTS = 8
 
 
@@ -32,16 +32,17 @@ class Cone:
         self.whitener = V[:, is_significant] / np.sqrt(values[is_significant])
 
     def move_into_cone(self, x: Vector, center: Vector) -> tuple[Vector, Matrix, Matrix]:
-        """Move x toward the center until it is in the cone, and return cuts that exclude x.
+        r"""Move x toward the center until it is in the cone, and return cuts that exclude x.
 
         Returns
         -------
         point : ndarray of shape (m,)
-            First point of the cone on the way from x to the center; x itself if it is in the cone.
+            If x is in the cone, x itself. If not, the first point of the cone on the line from x to
+            the center.
         cuts : ndarray of shape (k, m)
-            Rows h. All points z of the cone have ``h @ z >= 0``, but x does not.
+            One cut h per row. ``h @ z >= 0`` holds for all points z of the cone, but not for x.
         U : ndarray of shape (n, k)
-            Vectors u whose quadratic forms :math:`u^T K u` are the cuts.
+            One column u per cut. The cut is :math:`u^T K u \ge 0`, as a constraint on the weights.
         """
         W = self.whitener
         values, vectors = linalg.eigh(W.T @ (self.kernels.compute_weighted_sum(self.scale * x) @ W))

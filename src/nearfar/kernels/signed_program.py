@@ -64,7 +64,7 @@ class SignedProgram(MarginProgram):
         super()._check_nonnegative(forms)
 
     def compute_psd_cuts(self) -> Matrix | None:
-        """Return vectors u for which the matrix S of the proof is the sum of all uu'."""
+        """Return vectors u such that sum(uu') is the matrix S in the proof of the bound."""
         used = np.flatnonzero(self._cut_weights)
         if not len(used):
             return np.empty((self.kernels.n_points, 0))

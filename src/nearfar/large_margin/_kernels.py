@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-# Sums may be computed in any order, as in BLAS. Infinity and NaN keep their meaning.
+# Sums may be computed in any order, as in BLAS. Infinity and NaN are still handled exactly.
 _ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}
-#: Screening is off.
+#: Mode in which no pair is skipped and no length is stored.
 NO_SCREEN = 0
-#: The lengths of all pairs are computed and stored.
+#: Mode in which the lengths of all pairs are computed and stored.
 NOTES = 1
-#: Pairs that must be far apart, given the stored lengths, are skipped.
+#: Mode in which pairs are skipped if the stored lengths prove that they are far apart.
 SCREENS = 2
 
 
@@ -30,7 +30,7 @@ def _compute_distance(Z: Any, first: int, second: int) -> Any:
 def _weigh(
     V: Any, first: int, second: int, weight: float, center_row: Any, laplacian_v: Any
 ) -> None:
-    """Add the terms of one pair to Lap(W) V.
+    """Add the terms of one pair to the product Lap(W) V.
 
     The term of the first point is added to ``center_row``, that of the second to ``laplacian_v``.
     """
@@ -111,7 +111,9 @@ def evaluate_listed_rows(
                 continue
             n_near += 1
             place = n_kept
-            if nearest > 0:  # Insert in order of distance, then of the list.
+            # Insert in order of distance. Impostors at the same distance keep the order of the
+            # list.
+            if nearest > 0:
                 if n_kept == nearest:
                     if not distance < distances[nearest - 1]:
                         continue

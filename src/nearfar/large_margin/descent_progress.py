@@ -49,7 +49,7 @@ class Progress:
         return self.stopped
 
     def pad(self, n_rows: int) -> None:
-        """Append zero rows to the current map and to the best map of the watch.
+        """Append zero rows to the current map and to the best map found by early stopping.
 
         Both then have at least ``n_rows`` rows.
         """

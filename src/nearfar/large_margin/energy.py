@@ -156,12 +156,13 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
             "_order": indices("n", below="n"),
             "_edges": indices("edges"),
             "target_neighbors_": indices("n", "k", low=-1, below="n"),
-            # The values are minus infinity for missing targets.
+            # 1 plus the squared distance to each target, or minus infinity for missing targets.
             "_reach": floats("n", "k"),
             "n_neighbors_": integer_value(low=1, max_size="n"),
             "push_weight_": number(0, 1),
             "n_impostors_": optional(none_or(integer_value(low=1))),
-            # The values are infinite if all impostors count.
+            # Squared distances to the farthest impostor that counts and to the next one. They are
+            # infinite if fewer impostors are within reach.
             "_beyond": optional(none_or(floats("n", 2))),
         },
         rows="_points",
@@ -233,7 +234,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         # A class cannot contribute more neighbors than the largest class has points.
         self.n_neighbors_ = min(int(n_neighbors), int(sizes.max()))
         self.push_weight_ = float(push_weight)
-        # Sort points by class, so that each class is a slice of the columns of distances.
+        # Sort points by class, so that each class is a range of columns of the distance matrix.
         self._order = np.argsort(codes, kind="stable")
         self._edges = np.concatenate([[0], np.cumsum(sizes)])
         # Any point inside the data can be used for centering. The median is robust to outliers.
@@ -249,7 +250,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         return self
 
     def _find_last_impostors(self, codes: Indices) -> Matrix:
-        """Return squared distances to the last impostor that counts and to the next one.
+        """Return squared distances to the farthest impostor that counts and to the next one.
 
         The result has shape (n, 2). A distance is infinite if fewer impostors are within reach.
         """

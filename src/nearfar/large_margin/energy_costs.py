@@ -19,7 +19,7 @@ def compute_center_costs(
     push_weight: float,
     n_impostors: int | None = None,
 ) -> Matrix:
-    """Return the cost of each query as a center, for each label, of shape (b, n_classes).
+    """Return the cost of each query as a center for each label, as an array (b, n_classes).
 
     The cost has a pull and a push term. ``distances`` (b, n) contains squared distances from
     queries to training points, sorted by class: class c has the columns ``edges[c]`` to
@@ -32,7 +32,7 @@ def compute_center_costs(
     nearest = _select_smallest(smallest, n_neighbors)
     present = np.isfinite(nearest)
     pulls = np.where(present, nearest, 0).sum(axis=2)
-    # Hinges with a reach of 0 are zero.
+    # Set the reach of missing neighbors to 0, so that their hinges are zero.
     reach = np.where(present, 1 + nearest, 0)
     if n_impostors is None:
         pushes = _sum_all_hinges(distances, edges, reach)
@@ -43,7 +43,10 @@ def compute_center_costs(
 
 
 def _find_nearest_distances(distances: Matrix, edges: Indices, n_nearest: int) -> Matrix:
-    """Return the smallest distances to each class, in any order, (b, n_classes, n_nearest)."""
+    """Return the ``n_nearest`` smallest distances from each query to each class.
+
+    The result has shape (b, n_classes, n_nearest). The distances are in any order.
+    """
     nearest = np.full((len(distances), len(edges) - 1, n_nearest), np.inf)
     for c, (start, stop) in enumerate(pairwise(edges.tolist())):
         k = min(n_nearest, stop - start)
@@ -59,7 +62,7 @@ def _select_smallest(values: Matrix, n_selected: int) -> Matrix:
 
 
 def _sum_nearest_hinges(nearest: Matrix, reach: Matrix) -> Matrix:
-    """Sum the hinges of the nearest points of all other classes, for each class, (b, n_classes)."""
+    """For each class, sum the hinges of the nearest points of all other classes."""
     b, n_classes, m = nearest.shape
     pushes = np.empty((b, n_classes))
     for c in range(n_classes):
@@ -76,7 +79,7 @@ def _sum_nearest_hinges(nearest: Matrix, reach: Matrix) -> Matrix:
 
 
 def _sum_all_hinges(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
-    """Sum the hinges of all points of all other classes, for each class, (b, n_classes)."""
+    """For each class, sum the hinges of all points of all other classes."""
     b, n_classes, n_neighbors = reach.shape
     pushes = np.empty((b, n_classes))
     limit = reach.max(axis=(1, 2))[:, None]
@@ -86,13 +89,13 @@ def _sum_all_hinges(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
         class_sums = all_sums.reshape(-1, n_neighbors).sum(axis=1)
         own_sums = _sum_own_hinges(near.distances, near.starts, levels.reshape(-1, n_neighbors))
         pushes[part] = (class_sums - own_sums).reshape(-1, n_classes)
-    return np.maximum(pushes, 0)  # Differences may be negative by rounding.
+    return np.maximum(pushes, 0)  # Rounding may make differences negative.
 
 
 def compute_impostor_costs(
     distances: Matrix, edges: Indices, reach: Matrix, beyond: Matrix | None = None
 ) -> Matrix:
-    """Return the cost of each query as an impostor, for each class, of shape (b, n_classes).
+    """Return the cost of each query as an impostor for each class, as an array (b, n_classes).
 
     ``distances`` is as in :func:`compute_center_costs`. ``reach`` (n, k) is 1 plus the squared
     distance of each training point to its targets, with -inf for missing targets. If only the
@@ -121,15 +124,16 @@ def compute_impostor_costs(
 class _Near(NamedTuple):
     """Pairs of queries and close points, sorted by query and by class of the point."""
 
-    cells: Indices  #: Positions in the flattened distances of these queries.
+    cells: Indices  #: Positions of the pairs in the flattened distance matrix.
     distances: Vector
-    starts: Indices  #: First pair of each query and class, and the total number of pairs.
+    #: Index of the first pair of each query and class. The last entry is the number of pairs.
+    starts: Indices
 
 
 def _split_pairs_below(
     distances: Matrix, limit: Matrix, edges: Indices, n_levels: int = 0
 ) -> Iterator[tuple[slice, _Near]]:
-    """Yield slices of the rows, each with its pairs whose distance is below a limit.
+    """Split the rows into slices, and yield each slice with its pairs closer than a limit.
 
     The limit is given per row (b, 1), per column (n,) or per pair. The slices are small enough for
     the caller to store a few numbers per pair and a few dozen numbers per level. There are
@@ -145,7 +149,7 @@ def _split_pairs_below(
 
 
 def _sum_own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vector:
-    """Sum ``[levels[r, m] - distance]_+`` over m and over the run r of distances, for each r.
+    """For each run r of distances, sum ``[levels[r, m] - distance]_+`` over the run and over m.
 
     Few distances are below the highest level of their run. Only these are compared with all levels
     of the run.
@@ -159,7 +163,7 @@ def _sum_own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vecto
 
 
 def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
-    """Sum ``[levels[r, m] - distance]_+`` over the run r of distances, for each r and m.
+    """For each run r of distances and each m, sum ``[levels[r, m] - distance]_+`` over the run.
 
     The distances are sorted. From one level to the next, the sum increases by the difference of the
     levels for each distance below the lower level. For each distance between the two levels, it
@@ -182,7 +186,7 @@ def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
     edges = np.append(np.hstack([first, first + below]), near.size)
     sums = _sum_runs(near.ravel(), edges).reshape(len(sizes), -1)[:, :-1]
     between = np.diff(below, axis=1, prepend=0)
-    steps = np.diff(levels, axis=1, prepend=0)  # No distance is below the first level.
+    steps = np.diff(levels, axis=1, prepend=0)  # The first step is multiplied by 0.
     growth = (below - between) * steps + (between * levels - sums)
     hinges = np.empty_like(levels)
     np.put_along_axis(hinges, order, np.cumsum(growth, axis=1), axis=1)
@@ -190,7 +194,7 @@ def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
 
 
 def _count_below(rising: Matrix, levels: Matrix) -> Indices:
-    """Count the entries below each level in each row. Rows ascend and end with infinity."""
+    """Count the entries of each row below each level. Each row is sorted and ends with inf."""
     rows, last = np.arange(len(rising))[:, None], rising.shape[1] - 1
     counts = np.zeros(levels.shape, dtype=np.intp)
     # This is a bisection for all rows and levels at once.
@@ -206,7 +210,7 @@ def _subtract_and_clip(levels: Vector, distances: Vector) -> Vector:
 
 
 def _sum_runs(values: Vector, starts: Indices) -> Vector:
-    """Return the sum of each run of values. A run ends at the next start and may be empty."""
+    """Return the sum of each run of values. A run ends where the next one starts."""
     sums = np.zeros(len(starts) - 1)
     filled = starts[1:] > starts[:-1]
     if filled.any():

@@ -32,7 +32,7 @@ class Watch:
         self._iterations = 0
 
     def __call__(self, L: Matrix) -> bool:
-        """Count an iteration, and check every tenth one. Return True if the fit should stop."""
+        """Check the validation error in every tenth iteration. Return True to stop the fit."""
         self._iterations += 1
         return self._iterations % WATCH_EVERY == 0 and self.check(L)
 

@@ -20,22 +20,22 @@ from nearfar.search.block_search import (
 from nearfar.search.candidates import compute_reach, compute_reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, place_rows
 
-# Minimum number of multiplications for the use of threads. Below, threads take longer to start than
-# they save.
+# Minimum number of multiplications at which threads are used. With fewer multiplications, starting
+# the threads takes longer than the time they save.
 _WORTH_THREADS = 2 * 10**9
 # Maximum number of rows per task.
 _ROWS = 2048
 # Maximum number of rows in a group of small classes that share a task.
 _MAX_GROUPED_ROWS = 256
-# Maximum size in bytes of rows that are converted to single precision once. Larger arrays are
-# converted block by block.
+# Maximum size in bytes at which all rows are converted to single precision in advance. Larger
+# arrays are converted block by block.
 _MAX_BYTES_CONVERTED = 2**23
-# Number of distances per block if all rows are converted once.
+# Number of distances per block if all rows are converted in advance.
 _DISTANCES = 2**20
-# Step between the rows of a sample that gives upper bounds on the distances of the nearest
+# Maximum step between sampled rows. The sample gives upper bounds on the distances of the nearest
 # impostors.
 _SAMPLE_STEP = 16
-# Minimum number of rows in the sample for upper bounds. With fewer rows in total, all are used.
+# Minimum number of rows in the sample. With at most this number of rows in total, all are used.
 _MANY_ROWS = 2048
 _FLOAT32 = np.dtype(np.float32)
 
@@ -112,7 +112,7 @@ def find_impostors_blocks(
             i, l = np.divmod(flat, len(block_rows))  # noqa: E741
             center, impostor = task_rows[i], block_rows[l]
             if task.has_several_classes:
-                # The rows of the task are among the candidates: count each pair once.
+                # The rows of the task are also candidates, so count each pair only once.
                 is_counted_once = (
                     codes[center] < codes[impostor]
                     if is_symmetric
@@ -168,7 +168,7 @@ def shorten_reach(
     *,
     n_threads: int = 1,
 ) -> Vector:
-    """Return shorter reaches that still contain the ``n_nearest`` nearest impostors per point.
+    """Reduce the reach of each point, but keep its ``n_nearest`` nearest impostors within reach.
 
     With many rows, only a sample of impostors is searched. The distances of the nearest sampled
     impostors are upper bounds on the distances of the nearest impostors.
@@ -200,13 +200,13 @@ def shorten_reach(
 
 
 def _compute_limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
-    """Return upper bounds on the float32 squared distances of pairs within reach.
+    """Return upper bounds on the squared distances, in float32, of pairs within reach.
 
     The bound is -1 for points without a positive finite reach.
     """
     p = rows.X.shape[1]
     counts = np.isfinite(reach) & (reach > 0)
-    # Distances computed from differences have rounding errors too.
+    # Distances computed from differences also have rounding errors.
     radius = np.sqrt(np.where(counts, reach, 0)) * (1 + (p + 4) * float(np.finfo(rows.X.dtype).eps))
     limits = compute_reach(rows.squares, radius / rows.scale, p, _FLOAT32)
     with np.errstate(over="ignore"):
@@ -237,7 +237,7 @@ def _sort_by_class(codes: Indices, rows: Indices) -> _Ordered:
 def _make_tasks(
     centers: _Ordered, candidates: _Ordered, *, later_only: bool, bytes_per_row: int
 ) -> Iterator[_Task]:
-    """Yield tasks. Each has centers of one class or of several small classes.
+    """Yield tasks with the centers of one class or of several small classes.
 
     Candidates are the rows of other classes. With ``later_only=True``, they are the rows of later
     classes only, so that each pair of classes occurs once. If a task has several classes, its

@@ -47,7 +47,7 @@ def find_impostors_tree(
         members = rows[codes[rows] == label]
         tree = KDTree(Z[members])
         queries = np.flatnonzero(codes[centers] != label)
-        # The block size assumes the worst case, in which all members are close.
+        # The block size assumes the worst case, in which all points of the class are within reach.
         for block in split_rows(len(queries), 40 * len(members)):
             block_queries = queries[block]
             hits_per_query = tree.query_radius(Z[centers[block_queries]], lengths[block_queries])

@@ -23,17 +23,18 @@ from nearfar.search.exact_search import choose_search, kneighbors
 
 # Maximum number of points for which all distances may be computed at once.
 _FEW_POINTS = 1000
-# Number of impostors within reach, per impostor that counts, above which the reach is shortened.
+# Maximum ratio of impostors within reach to impostors that count. Above this ratio, the reach is
+# shortened.
 _MANY = 10
-# Number of impostors within the shorter reach, per impostor that counts, above which a search for
-# nearest neighbors is used.
+# Maximum ratio of impostors within the shortened reach to impostors that count. Above this ratio, a
+# nearest-neighbor search is used instead.
 _TOO_MANY = 64
 # Number of centers used to estimate the number of impostors.
 _PILOTS = 100
 
 
 def find_target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
-    """Return the k nearest points of the same class, nearest first, of shape (n, k).
+    """Return the k nearest points of the same class, nearest first, as an array (n, k).
 
     Missing neighbors have the index -1.
     """
@@ -157,7 +158,8 @@ def find_nearest_impostors(
     """
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     search = partial(find_impostors, Z, codes, n_threads=n_threads)
-    # Unless there are many impostors, finding all within reach is faster than finding the nearest.
+    # Unless there are many impostors, finding all of them within reach is faster than finding the
+    # nearest ones.
     is_small = len(Z) <= _FEW_POINTS
     max_per_center = min(_MANY * n_nearest, len(Z) // 8) if is_small else _MANY * n_nearest
     pairs = None
@@ -168,7 +170,7 @@ def find_nearest_impostors(
     if pairs is None:
         shorter_reach = shorten_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
         pairs = search(shorter_reach, max_pairs=_TOO_MANY * n_nearest * len(centers))
-    if pairs is None:  # Almost all points have the same distance.
+    if pairs is None:  # Too many pairs are left if almost all distances are equal.
         pairs = _find_nearest_by_class(Z, codes, reach, centers, n_nearest)
     pair_centers = pairs.centers
     distances = compute_listed_distances(Z, pair_centers, pairs.indices)

@@ -36,7 +36,7 @@ class Screen:
         self.impostors, self.Z = impostors, Z
         self.lengths = np.empty(len(impostors.indices), dtype=np.float32)
         self.n_near = self.n_wasted = 0
-        #: Displacement of each point from ``Z``. None before the lengths are known.
+        #: Displacement of each point from ``Z``, or None before the lengths are known.
         self.displacements: NDArray[np.float32] | None = None
 
     def fits(self, impostors: PairList, Z: Floats) -> bool:
@@ -64,7 +64,7 @@ class Screen:
 
 
 class _Partial(NamedTuple):
-    """Evaluation of a chunk of centers, with counts of measured pairs and of close pairs."""
+    """Result for a chunk of centers, with the number of measured pairs and of close pairs."""
 
     loss: float
     laplacian_v: Floats

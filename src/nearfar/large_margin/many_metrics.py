@@ -17,7 +17,10 @@ from nearfar.large_margin.working_set import SLACK, compute_map_shrinkage
 
 
 class ManyMetrics(LargeMargin):
-    """The large-margin loss with one map per cell. L has shape (cells, rows, columns)."""
+    """The large-margin loss with one linear map for each group of points (cell).
+
+    L has shape (cells, rows, columns).
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class ManyMetrics(LargeMargin):
         points: Any = None,
         measured: Any = None,
     ) -> Evaluation:
-        """Return the loss over the listed pairs. The field ``laplacian_v`` is the gradient in L."""
+        """Return the loss. The field ``laplacian_v`` of the result is the gradient in L."""
         weighing, mapped = self._weigh_pairs(L, smoothing, points)
         X = self.working if points is None else points
         gradient = np.empty(L.shape)
@@ -87,11 +90,11 @@ class ManyMetrics(LargeMargin):
         return np.asarray(laplacian_z)
 
     def rescale(self, L: Matrix) -> Matrix:
-        """Return L unchanged. It starts from a single map that is already scaled."""
+        """Return L unchanged, because it starts from a map that is already scaled."""
         return L
 
     def _plan_stages(self, L: Matrix) -> list[int | None]:
-        return [None]  # The single map is a good start.
+        return [None]  # The initial map, learned as a single metric, is a good start.
 
     def _is_sampled(self, L: Matrix) -> bool:
         return False
@@ -116,8 +119,8 @@ class ManyMetrics(LargeMargin):
             )
             if pairs is None:
                 raise ValueError(
-                    "There are more than 100 million impostor pairs, the limit for several "
-                    "metrics. Use fewer training rows, or a better map to start from."
+                    "More than 100 million impostor pairs were found, which is the limit if there "
+                    "are several metrics. Use fewer training rows, or start from a better map."
                 )
             lists.append((pairs.centers, pairs.indices))
         if keep and self.pairs is not None:
@@ -144,7 +147,7 @@ class ManyMetrics(LargeMargin):
         return False
 
     def compute_dual_bound(self, L: Matrix) -> float:
-        """Return a lower bound on the loss over all sets of metrics, as for a single metric.
+        """Return a lower bound on the loss that any set of metrics can have.
 
         The bound is 0 if a cell contains no target, because no pull term bounds its metric.
         """
@@ -182,7 +185,7 @@ class ManyMetrics(LargeMargin):
 def compute_cell_pair_distances(
     mapped: list[Any], cells: Indices, first: NDArray[Any], second: NDArray[Any]
 ) -> Matrix:
-    """Return squared distances of pairs. The metric of the second point is used."""
+    """Return squared distances of pairs under the metric of the second point."""
     distances = np.empty(len(first))
     owner = cells[second]
     for cell, Z in enumerate(mapped):
@@ -192,7 +195,7 @@ def compute_cell_pair_distances(
 
 
 def compute_cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
-    """Return squared distances to the targets, of shape (n, k), under the metric of each target.
+    """Return squared distances (n, k) to the targets, under the metric of each target.
 
     Missing targets have the distance -inf.
     """

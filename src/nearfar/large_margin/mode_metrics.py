@@ -71,7 +71,7 @@ class ModeMetrics(LargeMargin):
         points: Floats | None = None,
         measured: Any = None,
     ) -> Evaluation:
-        """Return the loss. Without V, ``laplacian_v`` of the result is the gradient in L."""
+        """Return the loss. If V is None, ``laplacian_v`` of the result is the gradient in L."""
         evaluation = super().evaluate(L, smoothing, V, points, measured)
         if V is not None:
             return evaluation
@@ -92,7 +92,7 @@ class ModeMetrics(LargeMargin):
         return np.asarray(L * self.find_best_scale(L) ** (1 / len(self.shape)))
 
     def bound_shrinkage(self, previous: Vector, current: Vector) -> float:
-        """Return the product of the lower bounds for the single modes.
+        """Return the product of the lower bounds of all modes.
 
         Kronecker products preserve the order of positive semi-definite matrices.
         """
@@ -109,7 +109,7 @@ class ModeMetrics(LargeMargin):
         return (G + G.T) / 2
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Move away from a point where a mode with a higher rank would lower the loss."""
+        """Replace a row in the map of one mode, if this lowers the loss at a stationary point."""
         matrices = self.split_modes(progress.L)
         for mode, W in enumerate(matrices):
             if len(W) < W.shape[1]:

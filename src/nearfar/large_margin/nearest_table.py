@@ -38,8 +38,8 @@ class NearestTable:
         centers = impostors.centers.astype(np.intp)
         self._present = targets >= 0
         rows, slots = np.nonzero(self._present)
-        # The distances of the targets and of the impostors, in this order, are computed in one
-        # call.
+        # One call computes the distances of the targets, followed by the distances of the
+        # impostors.
         self._n_pulled = len(rows)
         self._first = np.concatenate([rows, centers])
         self._second = np.concatenate([targets[rows, slots], impostors.indices]).astype(np.intp)
@@ -54,7 +54,7 @@ class NearestTable:
         self._second_of[:, :k] = np.where(self._present, targets, 0)
         indptr = np.arange(n + 1, dtype=np.int32) * (k + n_counted)
         matrix_parts = (np.zeros(self._second_of.size), self._second_of.ravel(), indptr)
-        # W in row format and in column format. They are stored, because creating them takes as long
+        # W in row format and in column format. Both are stored, because creating them takes as long
         # as multiplying by them.
         self._sparse = (
             sparse.csr_array(matrix_parts, (n, n)),

@@ -12,7 +12,8 @@ from nearfar.blocks import map_in_order, split_rows
 
 Integers = NDArray[np.integer[Any]]
 
-# Minimum number of pairs times features at which threads are used. Below, they do not save time.
+# Minimum product of pairs and features at which threads are used. Below this size, threads do not
+# save time.
 THREADED_SIZE = 4 * 10**6
 # Number of chunks of pairs per thread.
 CHUNKS_PER_THREAD = 4
@@ -87,7 +88,7 @@ def compute_listed_distances(
 
 
 def rank_by_distance(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the rank of each pair among the pairs with the same center, by distance.
+    """Rank the pairs with the same center by distance. Return the rank of each pair.
 
     The closest pair has rank 0. Centers must be sorted.
     """

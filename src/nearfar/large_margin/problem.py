@@ -44,27 +44,28 @@ LAST_CHECK = 20
 MAX_PAIRS = 10**7
 # Maximum number of listed pairs per center if the map is wide.
 MAX_PAIRS_PER_WIDE_CENTER = 120
-# Maximum number of searches over a sample of centers that replace the list although most of the
-# loss was missing. From then on, new pairs are added to the list.
+# Number of searches over a sample of centers that may find most of the loss missing and still
+# replace the list of pairs. Later searches only add pairs to the list.
 FREE_ROUNDS = 2
 # Minimum number of centers in the first stage.
 FIRST_STAGE_CENTERS = 2000
-# Number of rows with which a square map starts if it has at least twice as many columns.
+# Initial number of rows of a square map that has at least twice as many columns.
 FIRST_ROWS = 64
 # Maximum number of rows that are added to a map at once.
 MORE_ROWS = 32
-# Length of a row, relative to the longest row, below which the row is replaced by a new row.
+# Minimum length of a row, relative to the longest row. Shorter rows are replaced by new rows.
 SHORT_ROW = 1e-3
-# Minimum number of factors of a wide diagonal map.
+# Minimum number of factors at which a diagonal map is treated as wide.
 WIDE_DIAGONAL = 128
-# Minimum number of centers at which the fit of a wide map starts with a new sample of centers in
-# each step. A wide map would overfit a single sample.
+# Minimum number of centers for which a wide map is first fitted to random samples of centers. Each
+# step uses a new sample, because a wide map would overfit a single sample.
 MIN_SAMPLED_CENTERS = 2000
 # Factor by which ``tol`` is increased for wide maps with fewer rows than columns. Their problem is
-# not convex, and the second half of the iterations would lower the loss by less than 0.1%.
+# not convex, and with the original ``tol`` the second half of the iterations would lower the loss
+# by less than 0.1%.
 WIDE_TOL = 10
-# Widths of the smoothed hinge, in the order of use. Each problem starts from the solution for the
-# previous width.
+# Widths of the smoothed hinge, in the order of use. The solution for each width is the start for
+# the next width.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
 
@@ -85,7 +86,7 @@ class LargeMargin(ListedMargin):
         if self._is_sampled(progress.L) and progress.L.ndim == 2 and shape[0] < shape[1]:
             tol = max(tol, min(WIDE_TOL * tol, 1e-4))
         try:
-            # The rows are divided among threads. Threads of BLAS would compete with them.
+            # The rows are divided among threads, which threads of BLAS would slow down.
             with use_one_blas_thread() if self.n_threads > 1 else nullcontext():
                 return self._solve(progress, max_iter, tol)
         finally:
@@ -113,7 +114,7 @@ class LargeMargin(ListedMargin):
             final = n_centers_used is None
             progress.L = self.rescale(progress.L)
             is_thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
-            for rough in (1e-3, 1e-4, 1e-5) if is_thin else ():  # Add rows early.
+            for rough in (1e-3, 1e-4, 1e-5) if is_thin else ():  # Low accuracy adds rows early.
                 if rough > tol and not self._settle(progress, max_iter, rough, False):
                     return False
             if not self._settle(progress, max_iter, tol if final else 1e-3, not final):
@@ -253,7 +254,7 @@ class LargeMargin(ListedMargin):
         return missing
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Move away from a stationary point of L that is not an optimum of M = L'L.
+        """Leave a stationary point of the loss in L that is not an optimum in M = L'L.
 
         Return False if no direction of descent exists. If L has lost rank, its gradient 2LG can
         be zero although G, the gradient in M, has negative eigenvalues. The convex problem still
@@ -315,7 +316,7 @@ class LargeMargin(ListedMargin):
     def _compute_slope(
         self, L: Matrix, smoothing: float, measured: HingeDistances | None = None
     ) -> tuple[Matrix, float]:
-        """Return the gradient in M and the sum of the slopes of all hinges.
+        """Return the gradient with respect to M, and the sum of the slopes of all hinges.
 
         If L is diagonal, only the diagonal of the gradient is returned.
         """
@@ -349,7 +350,7 @@ class LargeMargin(ListedMargin):
         return self._multiply_by_columns(multiply), slopes
 
     def _compute_pull(self) -> Matrix:
-        """Return the gradient of the pull term in M. It does not depend on the hinges."""
+        """Return the gradient of the pull term with respect to M. Hinges do not affect it."""
         return self._multiply_by_columns(
             lambda V: multiply_pull_laplacian(self.targets, self.push_weight, V)
         )
@@ -470,7 +471,7 @@ def compute_min_form_ratio(Q: Matrix, P: Matrix) -> float:
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
     try:
         return compute_min_eigenvalue(Q, ridged)
-    except linalg.LinAlgError:  # P consists of rounding errors.
+    except linalg.LinAlgError:  # P contains only rounding errors.
         return -np.inf
 
 

@@ -126,8 +126,8 @@ class WorkingSet:
         impostors = find_impostors(Z, self.codes, reach, max_pairs=10**8)
         if impostors is None:
             raise ValueError(
-                'solver="projected_subgradient" found more than 100 million impostor pairs, its '
-                'limit. Use solver="lbfgs".'
+                'solver="projected_subgradient" found more than 100 million impostor pairs, '
+                'which is the limit of this solver. Use solver="lbfgs".'
             )
         previous = len(self.pairs.indices)
         lists = [(old.centers, old.indices) for old in (self.pairs, impostors)]

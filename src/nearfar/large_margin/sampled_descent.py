@@ -25,7 +25,8 @@ RATE = 0.2
 DIRECTION_DECAY = 0.9
 # Decay rate of the moving average of the squared length of the gradient.
 LENGTH_DECAY = 0.98
-# Minimum loss of the initial map, relative to the zero map, at which the sampled descent is run.
+# Minimum ratio of the loss of the initial map to the loss of the zero map at which the sampled
+# descent is run.
 GOOD_FRACTION = 0.01
 # Squared factors of a diagonal map below this fraction of the largest are set to zero. Sampling
 # noise gives factors of this size to irrelevant columns.
@@ -121,7 +122,7 @@ def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
 
 
 def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
-    """Move ``progress.L`` close to the minimum of the full loss by steps on random samples.
+    """Move ``progress.L`` close to the minimum of the loss, by steps on random samples.
 
     A step is the moving average of the gradients, divided by the moving average of their lengths.
     All entries have the same divisor, so the descent does not depend on a rotation of the map.

@@ -55,7 +55,11 @@ class Evaluation(NamedTuple):
 
 
 class HingeDistances(NamedTuple):
-    """1 plus the distance of each target, (n, k), and the distance of each listed impostor."""
+    """Distances from which the hinges are computed.
+
+    They are 1 plus the distance of each target, of shape (n, k), and the distance of each listed
+    impostor.
+    """
 
     reach: NDArray[np.float64]
     distances: NDArray[np.float64]

@@ -43,25 +43,25 @@ Structure = Literal["full", "diagonal"]
 SLACK = 1.1
 # Maximum number of listed pairs per center while the map is coarse.
 PAIRS_PER_CENTER = 40
-# Number of listed impostors per impostor that counts. Used if only the nearest impostors count.
+# Ratio of listed impostors to impostors that count, if only the nearest impostors count.
 LISTED_PER_NEAREST = 4
-# Number of pairs times dimensions that a coarse list may always have. A shorter list would not save
-# time.
+# Product of pairs and dimensions up to which a coarse list is never shortened. A shorter list would
+# not save time.
 COARSE_SIZE = 2 * 10**6
-# Minimum number of entries of a wide map.
+# Minimum number of entries at which a map is treated as wide.
 WIDE = 10**4
-# Number of pairs times dimensions that a coarse list may always have if the map is wide. Wide maps
-# start close to the optimum, so longer lists are useful.
+# Product of pairs and dimensions up to which a coarse list for a wide map is never shortened. Wide
+# maps start close to the optimum, so longer lists are useful.
 WIDE_COARSE_SIZE = 2 * 10**8
-# Minimum number of pairs times dimensions at which compiled kernels are used. Below, they take
-# longer to load than they save.
+# Minimum product of pairs and dimensions at which compiled kernels are used. Below this size,
+# loading the kernels takes longer than the time they save.
 MIN_COMPILED_SIZE = 10**6
-# Minimum number of dimensions at which pairs are excluded by a bound. Below, it is faster to
-# compute their distances.
+# Minimum number of dimensions at which a bound is used to skip pairs. With fewer dimensions, it is
+# faster to compute their distances.
 MIN_SCREENED_DIMENSIONS = 32
-# Number of entries that a table of impostors may always have.
+# Number of entries up to which a table of impostors is used, even if most entries are empty.
 SMALL_TABLE = 10**5
-# Maximum number of entries per listed pair in a larger table of impostors.
+# Maximum number of entries per listed pair in a table with more than SMALL_TABLE entries.
 MAX_EMPTY_RATIO = 4
 # Number of sampled distances used to estimate the number of pairs within a radius.
 SAMPLED_DISTANCES = 6 * 10**5
@@ -107,11 +107,11 @@ class ListedMargin:
         self.bound = 0.0
         self.max_rows = points.shape[1]
         self._cached_table: NearestTable | None = None
-        #: Compiled kernels, used for the rest of the fit once there are many pairs.
+        #: Compiled kernels, loaded when the number of pairs is large, or None.
         self.compiled: ModuleType | None = None
         #: Columns in which a diagonal map may be nonzero.
         self.columns = np.arange(points.shape[1])
-        #: The working points, restricted to these columns.
+        #: Working points, restricted to the columns in ``columns``.
         self.working_columns = self.working
         self.use_centers(None)
 
@@ -119,7 +119,7 @@ class ListedMargin:
         """Use all centers in the loss, or only ``n_centers`` of them to save time."""
         self.targets = self.all_targets
         if n_centers is not None and n_centers < len(self.points):
-            # Choose centers at equal steps in the order of classes, so that all classes are
+            # Choose evenly spaced centers from the points sorted by class, so that all classes are
             # represented in proportion.
             order = np.argsort(self.codes, kind="stable")
             sampled = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
@@ -335,7 +335,7 @@ class ListedMargin:
         ]
 
     def _compute_distances(self, Z: Floats, rows: Indices) -> Matrix:
-        """Return squared distances from rows to all points, with infinity within a class."""
+        """Return squared distances from rows to all points, or infinity within the same class."""
         mean = Z.mean(axis=0, dtype=np.float64)
         centered, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
         for block in split_rows(len(Z), 16 * Z.shape[1]):
@@ -448,7 +448,7 @@ class ListedMargin:
             min_distances = np.maximum(lengths, 0.0) ** 2
         else:
             min_distances = np.zeros(len(radius))
-        # The metric of a map with fewer rows than columns is singular, so the other bound is zero.
+        # The metric of a map with fewer rows than columns is singular, so its bound would be zero.
         if L_before.ndim > 1 and L_before.shape[0] < L_before.shape[1]:
             return min_distances
         ratio = self.bound_shrinkage(L_before, L)

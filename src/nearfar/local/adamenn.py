@@ -74,11 +74,11 @@ class ADAMENNClassifier(LocalClassifier):
         Number of nearest points of a query over which :math:`r_i` is averaged (:math:`K_0` in
         [1]_). None uses a tenth of the rows, but at least 20 rows.
     n_posterior_neighbors : int, default=3
-        Number of nearest points that estimate a posterior. The posterior is :math:`P(j|z)`, and
-        the number is :math:`K_1` in [1]_.
+        Number of nearest points from which a posterior is estimated. The posterior is
+        :math:`P(j|z)`, and the number is :math:`K_1` in [1]_.
     n_region_neighbors : int or None, default=None
         Number of nearest points from which the slabs are taken (:math:`K_2` in [1]_). None uses 15%
-        of the rows, but always more than ``n_posterior_neighbors`` rows.
+        of the rows, but at least ``n_posterior_neighbors + 1`` rows.
     n_slab_neighbors : int or None, default=None
         Number of points per slab (L in [1]_). Points at the same distance as the farthest of them
         are also included. None uses half of ``n_region_neighbors``.
@@ -119,7 +119,7 @@ class ADAMENNClassifier(LocalClassifier):
         Values of ``n_average_neighbors``, ``n_region_neighbors`` and ``n_slab_neighbors`` that were
         used.
     relevances_ : ndarray of shape (n_samples, n_features)
-        Values :math:`r_i(z)` at the training points. Small values belong to relevant features.
+        Values :math:`r_i(z)` at the training points. Relevant features have small values.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
 
@@ -182,7 +182,7 @@ class ADAMENNClassifier(LocalClassifier):
         "exclude_self": [boolean],
     }
     settings = ({"weight_scale": 20.0}, {"weighting": "linear"})
-    # The distances from this many queries to thousands of rows fit into the CPU cache.
+    # Maximum number of queries for which the distances to thousands of rows fit into the CPU cache.
     max_queries_per_block = 96
 
     def __init__(
@@ -285,7 +285,7 @@ class ADAMENNClassifier(LocalClassifier):
     def _make_lists(
         self, rows: LocalRows, columns: FeatureColumns, block: slice, sizes: _Sizes
     ) -> _NeighborLists:
-        """Return the nearest rows, by Euclidean distance, for a block of training rows."""
+        """Return the nearest rows, by Euclidean distance, of each training row in a block."""
         excluded = np.arange(block.start, block.stop) if self.exclude_self else None
         queries = rows.make_queries(rows.X[block], excluded)
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
@@ -389,7 +389,7 @@ class ADAMENNClassifier(LocalClassifier):
 
 
 def compute_chi_squared(fractions: Matrix, counts: NDArray[Any]) -> Matrix:
-    """Return chi-squared distances between class fractions and the class fractions in slabs.
+    """Return the chi-squared distance between the class fractions of a row and of each slab.
 
     ``fractions`` has shape (b, J), ``counts`` are class counts in slabs of shape (b, p, J), and the
     result has shape (b, p).
@@ -415,7 +415,7 @@ def compute_feature_weights(means: Matrix, weighting: str, c: float) -> Matrix:
 
 
 class _Sizes(NamedTuple):
-    """Number of neighbors of a training row, for each of the three uses."""
+    """Numbers of neighbors of a training row in its posterior, its region and its slabs."""
 
     posterior: int
     region: int
@@ -499,7 +499,7 @@ class _NeighborLists:
 
 @dataclass(frozen=True)
 class _LeaveOneOut:
-    """Relevances of training rows after one other row is left out, without a new neighbor search.
+    """Relevances after a training row is left out, computed without a new neighbor search.
 
     The lists contain one extra row. If a list contains the row that is left out, the other rows
     form the new list. If not, the list without its extra row is used.
@@ -571,5 +571,8 @@ class _Rows(LocalRows):
 
 
 def _is_not_after(squares: Vector, rows: Indices, end: Vector, last: Indices) -> Mask:
-    """Return True for rows in a list that ends at the distance ``end`` and the index ``last``."""
+    """Return True for rows that precede or equal the last row of a list.
+
+    The last row has the squared distance ``end`` and the index ``last``.
+    """
     return np.asarray((squares < end) | ((squares == end) & (rows <= last)))

@@ -26,10 +26,10 @@ from nearfar.summaries.local_scatters import (
     shrink_scatters,
 )
 
-# Number of neighbors in the leave-one-out votes that select n_components="auto".
+# Number of neighbors in the leave-one-out votes with which "auto" selects ``n_components``.
 _VOTERS = 5
-# Maximum number of rows that are classified to select n_components="auto". On five datasets of
-# 5,000 rows, samples of 1,000 rows selected the same number of components as all rows.
+# Maximum number of rows that are classified when "auto" selects ``n_components``. On five datasets
+# of 5,000 rows, samples of 1,000 rows gave the same number of components as all rows.
 _MAX_SAMPLE = 1_000
 
 

@@ -122,8 +122,8 @@ class FriedmanClassifier(LocalClassifier):
     }
     settings = ({"variant": "machete"}, {"keep_fraction": 0.5})
     aliases: ClassVar = {"scythe": {"variant": "scythe"}, "machete": {"variant": "machete"}}
-    # The cuts end at n_neighbors rows, so the k nearest rows need not include the k - 1 nearest
-    # rows.
+    # The last region depends on n_neighbors, so a row among the k - 1 nearest rows may be missing
+    # from the k nearest rows.
     nested = False
 
     def __init__(
@@ -232,7 +232,7 @@ class FriedmanClassifier(LocalClassifier):
     def _order_region(
         self, rows: LocalRows, queries: LocalQueries, cut: _Cuts | _Cut, k: int
     ) -> tuple[Matrix, Indices]:
-        """Return the k nearest rows of the last region, by the distance of the last cut."""
+        """Return the k nearest rows of the last region, with the weights of the last cut."""
         owner = np.repeat(np.arange(len(queries)), cut.region.shape[1])
         metrics = LocalMetrics(weights=cut.weights)
         squares = rows.measure(queries, metrics, owner, cut.region.ravel())
@@ -282,7 +282,7 @@ class FriedmanClassifier(LocalClassifier):
             for cut, (size, n_kept) in zip(
                 self._iterate_cuts(rows, block_queries, sizes), pairwise(sizes), strict=True
             ):
-                # For every k of at least ``n_kept``, this cut is the last one.
+                # If k is at least ``n_kept``, this cut is the last one for k.
                 for k in range(n_kept, min(size, max_neighbors) + 1):
                     if k not in neighbors:
                         last_cut = cut._replace(region=cut.select(k))
@@ -393,7 +393,7 @@ class _Cut(NamedTuple):
     weights: Matrix
     # Indices of the rows that the cut keeps, in ascending order, of shape (b, n_kept).
     region: Indices
-    # Function that returns the rows kept if the cut keeps another number of rows.
+    # Function that returns the rows that remain if the cut keeps a given number of rows.
     select: Callable[[int], Indices]
 
 
@@ -424,7 +424,7 @@ class _Cuts(NamedTuple):
 
 
 def compute_slab_relevance(counts: NDArray[Any], fractions: Matrix) -> tuple[Matrix, Mask]:
-    """Return relevances, (b, p), and a mask of the queries for which no feature is relevant.
+    """Return the relevances (b, p), and a mask of the queries without a relevant feature.
 
     ``counts`` are the class counts in slabs, (b, p, J), and ``fractions`` the class fractions in
     the region.
@@ -519,7 +519,7 @@ class _SortedFeatures:
         return cls(np.take_along_axis(columns.columns, order, axis=1), below)
 
     def count_classes(self, queries: Matrix, size: int) -> Singles:
-        """Return the class counts in the slabs of each query, of shape (b, p, J), over all rows.
+        """Return the class counts (b, p, J) of all training rows in the slabs of each query.
 
         ``queries`` has shape (b, p), in the units of the columns.
         """

@@ -100,7 +100,7 @@ class LFMSVMClassifier(LocalClassifier):
     svc_ : KernelMachine
         The SVM. Available only with two classes.
     D_ : ndarray of shape (n_svms,)
-        Mean distance D of each SVM.
+        Mean distance D in the formula above, for each SVM.
     gamma_ : float
         Value of ``gamma`` that was used.
     n_without_boundary_ : int
@@ -217,7 +217,7 @@ class LFMSVMClassifier(LocalClassifier):
         -------
         points : ndarray of shape (n_queries, p)
             Boundary points, in the units of X, or of the transformed points if there is a learner.
-            A query without a boundary point is returned itself.
+            For a query without a boundary point, the query itself is returned.
         has_boundary : ndarray of bool, shape (n_queries,)
             True where a boundary point was found.
         """
@@ -362,7 +362,9 @@ class LFMSVMClassifier(LocalClassifier):
 
 
 def find_two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
-    """Return the two most frequent classes among the nearest rows, in ascending order, (b, 2).
+    """Return the two most frequent classes among the nearest rows, as an array (b, 2).
+
+    The classes of each row are in ascending order.
 
     Ties are broken in favor of the class with the nearest row, then of the first class.
     """

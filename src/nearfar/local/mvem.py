@@ -73,7 +73,7 @@ class MVEMClassifier(NeighborsClassifier):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     neighborhood_ : int
-        Number of neighbors that was used.
+        Value of ``neighborhood`` that was used.
     ridge_ : float
         Ridge that was used, in squared units of X.
     errors_ : ndarray of shape (n_tried, 3)
@@ -208,7 +208,7 @@ class MVEMClassifier(NeighborsClassifier):
         return Gaussians.from_neighborhoods(self._points, self.neighborhood_, self.ridge_)
 
     def _iterate_candidates(self, rows: Matrix) -> Iterator[tuple[int, list[Gaussians]]]:
-        """Yield each neighborhood size with the Gaussians for all ridges, in ascending order."""
+        """Yield the candidate neighborhood sizes, each with one set of Gaussians per ridge."""
         max_size = len(rows) - 1
         requested = SIZES if self.neighborhood is None else (self.neighborhood,)
         sizes = list(dict.fromkeys(min(size, max_size) for size in requested))

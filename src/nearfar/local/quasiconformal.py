@@ -52,8 +52,8 @@ class QuasiconformalClassifier(LocalClassifier):
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_posterior_neighbors : int or None, default=None
-        Number of nearest points that estimate a posterior. None uses the square root of the number
-        of rows, but at least 10.
+        Number of nearest points from which a posterior is estimated. None uses the square root of
+        the number of rows, but at least 10.
     smoothing : float, default=1.0
         Positive number added to the count of each class when a posterior is estimated.
     covariance : {"full", "spherical"}, default="full"
@@ -64,7 +64,7 @@ class QuasiconformalClassifier(LocalClassifier):
         :math:`(1-s) \Sigma + s (\mathrm{tr}\, \Sigma / p) I`, where s is this number.
     exact : bool, default=True
         Use the kernel itself. False replaces :math:`1 - K` by half of the squared Mahalanobis
-        distance, which is accurate for near rows.
+        distance, which is accurate for close rows.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
@@ -424,7 +424,7 @@ class _LeaveOneOut:
 
 
 def count_neighbor_classes(codes: Indices, n_classes: int) -> Matrix:
-    """Return the number of occurrences of each class in each row of ``codes``, (n, n_classes)."""
+    """Return the number of times that each class occurs in each row of ``codes``."""
     cells = codes + n_classes * np.arange(len(codes))[:, None]
     counts = np.bincount(cells.ravel(), minlength=len(codes) * n_classes)
     return np.asarray(counts.reshape(len(codes), n_classes), dtype=np.float64)

@@ -15,7 +15,7 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 
 class ShortFukunagaClassifier(LocalClassifier):
-    r"""Nearest-neighbor classifier that weights the line between the two local class means.
+    r"""Nearest-neighbor classifier with extra weight on the line between two local class means.
 
     Among the ``n_metric_neighbors`` nearest training points of a query :math:`x_0`, let v be the
     difference between the means of the two most frequent classes. The metric of the query is
@@ -134,13 +134,13 @@ class ShortFukunagaClassifier(LocalClassifier):
 
 
 def compute_mean_directions(sums: ClassSums) -> Matrix:
-    """Return unit vectors between the means of the two heaviest classes.
+    """Return unit vectors between the means of the two classes with the largest weights.
 
     If only one class has weight, the vector is zero.
     """
     b = np.arange(len(sums.weights))
-    # A stable sort keeps the first of equally heavy classes. If only one class has weight, the
-    # difference is zero.
+    # A stable sort selects the first of several classes with equal weights. If only one class has a
+    # positive weight, the difference is zero.
     order = np.argsort(-sums.weights, axis=1, kind="stable")
     first, second = order[:, 0], order[:, min(1, order.shape[1] - 1)]
     differences = sums.means[b, first] - sums.means[b, second]

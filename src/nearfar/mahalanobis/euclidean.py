@@ -15,7 +15,9 @@ from nearfar.summaries.distributed import is_dask, make_empty_like
 
 
 class Euclidean(LinearLearner):
-    """Euclidean distance as an estimator that learns nothing: its map is the identity matrix.
+    r"""Euclidean distance as an estimator that learns nothing.
+
+    The distance is :math:`\|x - y\|`, and the map is the identity matrix.
 
     Use it in place of a metric learner to measure what learning improves.
 
@@ -67,7 +69,7 @@ class Euclidean(LinearLearner):
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
-            More points.
+            More training points.
         y, classes : ignored
             Present for API consistency.
 

@@ -64,12 +64,12 @@ class ITML(_LogDetLearner, PairLearner):
     Parameters
     ----------
     gamma : float, default=1
-        Weight of the slacks. With larger values the metric satisfies more bounds, with smaller
-        values it stays closer to the prior.
+        Weight of the slacks. With larger values, the metric satisfies more bounds. With smaller
+        values, it stays closer to the prior.
     bounds : pair of float or None, default=None
         Pair (u, l), where u is the maximum squared distance of similar pairs and l is the minimum
         squared distance of dissimilar pairs. None uses the 5th and 95th percentiles of the positive
-        squared distances between rows under the prior.
+        squared distances between rows, measured with the prior metric.
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
         Prior metric: the identity divided by the mean variance of X ("isotropic"), the Euclidean
         distance ("identity"), the inverse covariance of X ("covariance"), or any positive
@@ -88,7 +88,7 @@ class ITML(_LogDetLearner, PairLearner):
         tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels, and to sample 1,000
-        rows for the default ``bounds`` if X has more.
+        rows for the default ``bounds`` if X has more rows.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -222,7 +222,7 @@ class _Slack:
         return value, 2 * self.pairs.compute_half_gradient(Z, self._compute_slopes(excess))
 
     def compute_pull(self) -> Matrix:
-        """Return half of the scatter of similar pairs, weighted by the largest slope γ/u."""
+        """Return half of the scatter matrix of the similar pairs, times the largest slope γ/u."""
         return self.pairs.scatter(np.where(self.is_similar, self.gamma / (2 * self.bounds), 0.0))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:
@@ -240,7 +240,7 @@ class _Slack:
         )
 
     def _compute_excess(self, squared: Vector) -> Vector:
-        """Return the relative excess ξ/ξ⁰ - 1 of the optimal slacks ξ over their bounds ξ⁰."""
+        """Return ξ/ξ⁰ - 1 for each pair, where ξ is the optimal slack and ξ⁰ is the bound."""
         excess = squared / self.bounds - 1
         return np.where(self.is_similar, np.maximum(excess, 0.0), np.minimum(excess, 0.0))
 

@@ -38,7 +38,7 @@ class KernelPOLA(KernelizedLearner):
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
         sum of the variances of the features, or of their standard deviations for "laplacian". The
-        unit of X then does not matter.
+        result then does not depend on the unit of X.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1

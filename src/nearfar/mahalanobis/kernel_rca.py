@@ -28,7 +28,7 @@ from nearfar.summaries.supervision import Chunklets, as_chunklets
 # Value of ridge="auto", as a fraction of the mean squared distance between a point and the mean of
 # its chunklet.
 _AUTO_RIDGE = 0.1
-# Scatter below this fraction of the largest kernel value is treated as a rounding error.
+# Scatter below this fraction of the largest kernel value is treated as zero.
 _ROUNDING = 1e-13
 
 
@@ -65,15 +65,16 @@ class KernelRCA(KernelCoordinates):
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
         sum of the variances of the features, or of their standard deviations for "laplacian". The
-        unit of X then does not matter.
+        result then does not depend on the unit of X.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     ridge : float or "auto", default="auto"
-        Value added to the variances: :math:`\rho / n` is added, where ``ridge`` is :math:`\rho`, in
-        the units of the kernel. "auto" is a tenth of the mean squared distance, in feature space,
-        between a point and the mean of its chunklet.
+        Value added to the variances: the diagonal of the scatter within chunklets is increased by
+        ``ridge`` before the scatter is divided by n. The unit is that of the kernel. "auto" is a
+        tenth of the mean squared distance, in feature space, between a point and the mean of its
+        chunklet.
     n_components : int or None, default=None
         Dimension of the output. None keeps all dimensions.
 
@@ -86,7 +87,7 @@ class KernelRCA(KernelCoordinates):
         Matrix Ω. A point with centered kernel values k is mapped to Ωk. After ``partial_fit`` it is
         computed on first use.
     ridge_, gamma_ : float
-        Values of ``ridge`` and ``gamma`` that were used. ``gamma_`` is None if the kernel is
+        Values of ``ridge`` and ``gamma`` used in the fit. ``gamma_`` is None if the kernel is
         learned. Default values are computed from the first batch, and later batches do not change
         them.
     n_points_ : int
@@ -229,7 +230,7 @@ class KernelRCA(KernelCoordinates):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            More points.
+            More training points.
         y : array-like of shape (n_samples,), optional
             Labels. If ``supervision`` is given, only a kernel learner uses them.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
@@ -376,8 +377,6 @@ class KernelRCA(KernelCoordinates):
             np.matmul(self._kernel(points[block], training_rows), self.factor_, out=image[block])
         return image
 
-    # Learned kernel and coordinates
-
     def learned_kernel(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
         r"""Return the values of the learned kernel :math:`\tilde k` between points.
 
@@ -415,8 +414,8 @@ class KernelRCA(KernelCoordinates):
         points = self._check_pairs(pairs)
         first, second = points[:, 0], points[:, 1]
         if self.kernel == "linear":
-            # Map the difference of the points. Subtracting mapped points loses digits far from
-            # zero.
+            # Map the difference of the points. Subtracting mapped points would lose digits if they
+            # are far from zero.
             image = self._map_by_factor(first - second)
         else:
             image = self._map_by_factor(first) - self._map_by_factor(second)
@@ -463,7 +462,7 @@ class KernelRCA(KernelCoordinates):
 
     @property
     def coefficients_(self) -> Matrix:  # type: ignore[override]
-        """Matrix Ω, computed again after chunklets were added."""
+        """Matrix Ω. It is computed again after chunklets were added."""
         check_is_fitted(self)
         if "_coefficients" not in vars(self):
             self._solve()
@@ -471,7 +470,7 @@ class KernelRCA(KernelCoordinates):
 
     @property
     def gamma_(self) -> float | None:
-        """Value of gamma that was used, or None if the kernel is learned."""
+        """Value of gamma used in the fit, or None if the kernel is learned."""
         check_is_fitted(self)
         return self._gamma
 
@@ -484,7 +483,7 @@ class KernelRCA(KernelCoordinates):
         return np.asarray((np.bincount(self._codes) > 1)[self._codes])
 
     def _solve(self) -> None:
-        """Fit RCA with the ridge to the kernel PCA coordinates of the points in chunklets."""
+        """Fit RCA to the points in chunklets, in kernel PCA coordinates. Store the matrix Ω."""
         paired = self._mask_paired_rows()
         rows, n = self._rows[paired], self.n_points_
         K = self._kernel(rows, _center_if_linear(self.kernel, self._rows))
@@ -553,7 +552,7 @@ class Contrasts:
         self.half_norm = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
 
     def apply(self, M: Matrix) -> Matrix:
-        """Return U'M: the differences of the rows of M within chunklets, in the basis U."""
+        """Return U'M, which contains the differences between rows of M in the same chunklet."""
         return self._reflect(M)[self.is_not_first]
 
     def expand(self, M: Matrix) -> Matrix:

@@ -18,8 +18,8 @@ from nearfar.state import State, floats
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import find_mixed_whitener, find_total_range, get_rank_tolerance
 
-# Maximum inverse scale of a point, multiplied by the radius of its class. It is reached if the
-# point equals all of its neighbors.
+# Maximum of the inverse scale 1/σ of a point, multiplied by the radius of its class. Without this
+# limit, 1/σ would be infinite for a point that equals all of its neighbors.
 _MAX_STEEPNESS = 1e20
 # Maximum number of entries per block, so that a block fits into the processor cache.
 _BLOCK = 2**18
@@ -55,14 +55,14 @@ class LFDA(LinearLearner):
     n_components : int or None, default=None
         Dimension of the output. None keeps all dimensions.
     n_neighbors : int, default=7
-        Number of neighbors per row. The scale :math:`\sigma_i` of the affinity is the distance to
-        the farthest of these neighbors in the same class, or to the farthest row in smaller
-        classes.
+        Number of neighbors per row. The scale :math:`\sigma_i` of row i is the distance to its
+        ``n_neighbors``-th nearest row of the same class, or to the farthest row if the class is
+        smaller.
     embedding : {"weighted", "orthonormalized", "plain"}, default="weighted"
         Scale of the rows of ``components_``. "plain" whitens :math:`S_w / n`. "weighted" multiplies
         each row of "plain" by :math:`\sqrt\lambda`, so that directions with better separation count
-        more. "orthonormalized" makes the rows orthonormal, such that the first k rows span the same
-        subspace for every k.
+        more. "orthonormalized" makes the rows orthonormal. For every k, its first k rows span the
+        same subspace as the first k rows of "plain".
 
     Attributes
     ----------

@@ -121,12 +121,12 @@ class LMNN(AxisLearner):
         Maximum number of iterations. The limit applies to each pass.
     tol : float, default=1e-6
         Stop when an iteration lowers the objective by less than this fraction. The smoothing of the
-        hinges is reduced until it changes the objective by a fraction of less than ``100 * tol``.
+        hinges is reduced until it changes the objective by less than the fraction ``100 * tol``.
         See Notes for the exceptions.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Fraction of the rows held out. For early stopping, their k-NN error is checked every 10
         iterations, and the map with the lowest error is kept. With 0, the fit runs to convergence.
-        "auto" uses 0.2 if there are few rows for the size of L, see Notes.
+        "auto" uses 0.2 if there are few rows compared with the size of L, see Notes.
     patience : int, default=3
         Stop after this many validation checks without improvement. Not used if
         ``validation_fraction="auto"`` averages over several splits.
@@ -153,8 +153,8 @@ class LMNN(AxisLearner):
     objective_ : float
         Loss ε at the solution of the last pass, summed over all impostors that enter the loss.
     dual_bound_ : float
-        Lower bound on ε that holds for every square map, or with ``structure="diagonal"`` for every
-        diagonal map.
+        Lower bound on the loss ε. It holds for every square map, or for every diagonal map with
+        ``structure="diagonal"``.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     target_neighbors_ : ndarray of shape (n_samples, k)
@@ -471,8 +471,6 @@ class LMNN(AxisLearner):
             warn_not_converged("LMNN", self.max_iter)
         self._keep(runs[0])
         return limits
-
-    # Learning
 
     def _learn(
         self, run: Run, training: Indices, limits: Sequence[int], targets: Indices | None = None

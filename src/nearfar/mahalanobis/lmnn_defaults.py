@@ -26,19 +26,19 @@ PASSES = 2
 #: Maximum number of rows for which "auto" makes two passes. With more rows, a pass takes long, and
 #: Euclidean neighbors are close enough to be good targets.
 MAX_ROWS_FOR_TWO_PASSES = 20_000
-#: Maximum number of rows whose errors are used to compare passes.
+#: Maximum number of rows that are classified to compare the passes.
 MAX_ROWS_COMPARED = 5000
 #: Minimum number of rows of X per row of the map. With fewer rows, LMNN overfits unless it stops
 #: early.
 MIN_ROWS_PER_MAP_ROW = 15
 #: Fraction of the rows that "auto" holds out for early stopping.
 HELD_OUT_FRACTION = 0.2
-#: Number of held-out rows in all splits together that "auto" aims at. Each row is held out at most
-#: once.
+#: "auto" adds splits, up to five, until at least this many rows are held out in total. Each row is
+#: held out at most once.
 TARGET_HELD_OUT = 500
 #: Maximum number of validation checks per pass if there are several splits.
 MAX_CHECKS = 3
-# Minimum number of held-out rows for which "auto" stops early.
+# "auto" stops early only if at least this many rows can be held out.
 _MIN_HELD_OUT = 5
 
 
@@ -70,7 +70,7 @@ def count_directions(rows: Floats) -> int:
 
 
 def resolve_auto(lmnn: Any, codes: Indices, n_directions: int, *, has_targets: bool) -> Choice:
-    """Return the settings for rows with these class codes, with "auto" replaced by values.
+    """Return the settings of an LMNN for labeled rows, with each "auto" replaced by a value.
 
     ``has_targets`` is True if targets were passed to ``fit``.
     """

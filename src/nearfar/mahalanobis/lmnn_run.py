@@ -31,10 +31,10 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import center_and_map, scale_uniformly, whiten_rows
 
-# Number of neighbors to search for, per neighbor that votes. The additional neighbors are needed
-# to find ties.
+# The search returns this many neighbors for each neighbor that votes. The additional neighbors are
+# needed to find ties.
 _LISTED_PER_VOTER = 6
-# Number of random orders in which ties are broken.
+# Ties are broken in this many random orders, and the errors are averaged.
 _N_ORDERS = 5
 
 
@@ -235,7 +235,8 @@ def count_leave_one_out_errors(
     queries = np.linspace(0, n - 1, min(n, MAX_ROWS_COMPARED)).astype(np.intp)
     n_listed = min(n, (_LISTED_PER_VOTER if randomizes_ties else 1) * n_neighbors + 1)
     D, nearest = kneighbors(rows, rows[queries], n_neighbors=n_listed, n_threads=n_threads)
-    # Drop the row itself. If duplicates displaced it from its list, drop the last neighbor.
+    # Remove each row from its own list of neighbors. If duplicates displaced the row from its list,
+    # remove the last neighbor.
     kept_order = np.argsort(nearest == queries[:, None], axis=1, kind="stable")[:, :-1]
     D, nearest = (
         np.take_along_axis(D, kept_order, axis=1),
@@ -287,7 +288,7 @@ def _make_factors(
     *,
     stops_early: bool,
 ) -> Matrix:
-    """Return one initial factor per standardized feature."""
+    """Return the initial map for ``structure="diagonal"``: one factor per standardized feature."""
     varies = white > 0
     if not isinstance(init, str) or init == "random":
         L = make_start_map(init, spread, None, auto="", random_state=random_state)
@@ -320,7 +321,7 @@ def reduce_map_rows(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -
         Z = Z - Z.mean(axis=0)
         spread = Z.T @ Z
     else:
-        # The eigenvectors of this matrix are the left singular vectors of A = L white'. M is A'A.
+        # With A = L white', M is A'A. The eigenvectors of AA' are the left singular vectors of A.
         spread = L @ white.T @ white @ L.T
     _, axes = descending_eigh(spread, min(lmnn.n_components, len(L)))
     rows = axes.T @ L

@@ -19,16 +19,17 @@ from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
 
-#: Two points are treated as equal if they differ by less than this fraction of the length of the
-#: longest point, in coordinates in which the prior is the identity.
+#: Two points are treated as equal if their distance is below this fraction of the largest norm
+#: among the points. Norms and distances are computed in coordinates in which the prior is the
+#: identity.
 ROUNDING = 1e-13
-# If objective and bound differ by at most this value, the gap is set to 0. The difference is then a
-# rounding error, because the terms of the divergence are close to 1.
+# The duality gap is set to 0 if the objective and its bound differ by at most this value. A
+# difference this small is a rounding error, because the terms of the divergence are close to 1.
 _NO_GAP = 1e-12
 
 
 class Loss(Protocol):
-    """Convex loss of a metric A = BᵀB. In the coordinates used, the prior is the identity."""
+    """Convex loss of a metric A = BᵀB, in coordinates in which the prior is the identity."""
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
         """Return the value and the gradient with respect to B."""

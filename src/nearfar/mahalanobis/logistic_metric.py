@@ -21,7 +21,7 @@ from nearfar.state import State, floats, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Pairs are treated as equal in directions whose eigenvalue is below this fraction of the largest.
+# Eigenvalues below this fraction of the largest eigenvalue are treated as zero.
 _EMPTY = 1e-12
 # This fraction of the mean variance is added to each variance before whitening. It is a compromise:
 # full whitening suits the loss of the pairs, no whitening suits the penalty.
@@ -114,8 +114,8 @@ class LogisticMetric(PairLearner):
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     separable_ : bool
-        Whether the likelihood without the penalty has no maximum. Then only the penalty determines
-        the scale, see Notes.
+        Whether the likelihood without the penalty has no maximum. If True, only the penalty
+        determines the scale of the metric. See Notes.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
@@ -267,7 +267,10 @@ class LogisticMetric(PairLearner):
 
 
 class PairLosses(NamedTuple):
-    """Sum of the pair losses, its derivatives in the squared distances, and error probabilities."""
+    """Loss summed over all pairs, its slopes, and the error probability of each pair.
+
+    The slopes are the derivatives of the loss with respect to the squared distances.
+    """
 
     loss: float
     slopes: Vector
@@ -275,7 +278,7 @@ class PairLosses(NamedTuple):
 
 
 class _Likelihood:
-    """Base class for both values of ``structure``: the likelihood, given distances and μ."""
+    """Base class for both values of ``structure``. Computes the likelihood from distances and μ."""
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float) -> None:
         self.pairs, self.sign, self.l2 = pairs, sign, l2
@@ -288,7 +291,7 @@ class _Likelihood:
         )
 
     def compute_multipliers(self, squared: Vector, mu: float) -> tuple[float, Vector]:
-        """Return the entropy of the error probabilities p, and the product s·p for each pair.
+        """Return the total entropy of the error probabilities p, and s·p for each pair with sign s.
 
         Any p in [0, 1] with Σ s p ≤ 0 gives the bound Σ H(p) + min over M of ⟨Σ s p dd', M⟩ plus
         the penalty. The bound does not depend on μ.
@@ -300,7 +303,10 @@ class _Likelihood:
         return float((entr(p) + entr(1 - p)).sum()), self.sign * p
 
     def _bound_objective(self, entropy: float, excess: float) -> float:
-        """Return the lower bound. ``excess`` is the squared norm of the scatter's negative part."""
+        """Return the lower bound on the objective.
+
+        ``excess`` is the squared norm of the negative part of the scatter.
+        """
         if excess == 0:
             return max(0.0, entropy)
         return max(0.0, entropy - excess / (2 * self.l2)) if self.l2 > 0 else 0.0
@@ -381,11 +387,14 @@ class _Full(_Likelihood):
         return self._bound_objective(entropy, float((below**2).sum()))
 
     def prove(self, point: Vector, min_gain: float) -> tuple[float, Vector | None]:
-        """Return the duality gap, and a better point if the factor needs a higher rank."""
+        """Return the duality gap, and a better point or None.
+
+        There is a better point if a factor of M with a higher rank lowers the objective.
+        """
         L, mu = self.reshape_factor(point), point[-1]
         value = self.evaluate(point)[0]
         slopes = self.judge_pairs(self.compute_squared(point), mu).slopes
-        if len(L) < self.size:  # With fewer rows the problem is not convex.
+        if len(L) < self.size:  # If L has fewer rows than columns, the problem is not convex.
             return 0.0, None
         K = self.metric
         slope = self.inner.scatter(slopes) + self.l2 * K @ L.T @ L @ K
@@ -466,7 +475,7 @@ class _Axes(_Likelihood):
         return self._bound_objective(entropy, float((np.minimum(Q, 0.0) ** 2).sum()))
 
     def prove(self, point: Vector, min_gain: float) -> tuple[float, None]:
-        """Return the duality gap, and None. A convex problem needs no better point."""
+        """Return the duality gap. The second value is None, because the problem is convex."""
         return 1 - self.compute_bound(point) / self.evaluate(point)[0], None
 
     def is_separable(self, point: Vector) -> bool:

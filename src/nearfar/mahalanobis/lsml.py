@@ -220,11 +220,11 @@ class _Residuals:
         return value, 2 * self.pairs.compute_half_gradient(Z, slopes)
 
     def compute_pull(self) -> Matrix:
-        """Return half of the scatter of near pairs, weighted by the largest slopes w."""
+        """Return half of the scatter of the near pairs, with the largest slopes w as weights."""
         return self.pairs.scatter(np.append(self.weights / 2, np.zeros(len(self.weights))))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, None]:
-        """Return the scatter of the slopes, and None.
+        """Return the pair scatter, weighted with the slopes. The second value is always None.
 
         The loss is homogeneous of degree one, so nothing is subtracted from the bound.
         """
@@ -233,7 +233,7 @@ class _Residuals:
         ), None
 
     def _compute_slopes(self, squared: Vector) -> tuple[float, Vector]:
-        """Return the loss and its derivatives in the squared distances.
+        """Return the loss and its derivatives with respect to the squared distances.
 
         The derivatives of the near pairs come first.
         """

@@ -79,8 +79,8 @@ class MCML(_SoftLearner):
         Sum of the divergences for M, before the reduction to ``n_components``.
     optimality_ : float
         The larger of :math:`\langle G, M \rangle` and minus the smallest eigenvalue of G, where G
-        is the gradient in M divided by n, in white coordinates. A value of 0 proves that M is
-        optimal. In general, no :math:`M'` has an objective that is lower by more than
+        is the gradient with respect to M, divided by n, in white coordinates. A value of 0 proves
+        that M is optimal. In general, no :math:`M'` has an objective that is lower by more than
         :math:`n\,(1 + \mathrm{tr}\,M')` times ``optimality_``.
     n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.

@@ -234,7 +234,7 @@ def _count_square_iterations(max_iter: int) -> int:
 
 
 def _keep_leading_directions(L: Matrix, size: int) -> Matrix:
-    """Return the ``size`` directions of a map with the largest variance for white points."""
+    """Return the ``size`` directions of a map along which whitened points vary most."""
     _, lengths, axes = linalg.svd(L, full_matrices=False)
     rows = np.zeros((size, L.shape[1]))
     rows[: len(axes)] = (lengths[:, None] * axes)[:size]

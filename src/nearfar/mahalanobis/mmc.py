@@ -31,11 +31,10 @@ from nearfar.summaries.supervision import Pairs
 # If the scatter of similar pairs is singular, this fraction of the scatter of all pairs is mixed
 # in.
 _MIXED_FRACTION = 1e-3
-# The data are treated as constant in directions whose eigenvalue is below this fraction of the
-# largest.
+# Eigenvalues below this fraction of the largest eigenvalue are treated as zero.
 _EMPTY = 1e-12
-# The upper bound raises short distances to a fraction of the mean distance. It is valid for any
-# fraction. These fractions are tried, and the smallest bound is used.
+# To compute an upper bound on the objective, short distances are replaced by a fraction of the mean
+# distance. Every fraction gives a valid bound. The smallest bound of these three fractions is used.
 _FLOORS = (1e-6, 1e-4, 1e-2)
 # Maximum number of rounds of alternating projections after a gradient step.
 _ROUNDS = 20
@@ -111,8 +110,8 @@ class MMC(PairLearner):
         Mean distance of dissimilar pairs, or their mean squared distance with
         ``variant="squared"``.
     dual_bound_ : float
-        Upper bound on the objective that holds for every metric, or with ``structure="diagonal"``
-        for every diagonal metric.
+        Upper bound on the objective. It holds for every metric, or for every diagonal metric with
+        ``structure="diagonal"``.
     duality_gap_ : float
         ``1 - objective_ / dual_bound_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
@@ -357,8 +356,8 @@ def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> S
     (T, U), n_directions = range_whitener(similar, _EMPTY), whitener(average, _EMPTY).shape[1]
     if T.shape[1] < n_directions:
         warn(
-            f"Similar pairs differ in {T.shape[1]} directions and dissimilar pairs in more, so the "
-            "distances of dissimilar pairs are not bounded. "
+            f"Similar pairs differ in only {T.shape[1]} directions. Dissimilar pairs differ in "
+            "more directions, so their distances are not bounded. "
             f"{_MIXED_FRACTION:.1%} of the scatter of all pairs is mixed into the scatter of the "
             "similar pairs. Pass more similar pairs to avoid this.",
         )
@@ -404,9 +403,10 @@ class _MeanDistance:
         return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
 
     def compute_bound(self, L: Matrix) -> tuple[float, Matrix]:
-        """Return an upper bound for M of trace 1, and the gradient of the negative objective in M.
+        """Return an upper bound on the objective, and the gradient of the negative objective in M.
 
-        By concavity, the mean of √(d'Md) is at most the mean of r/2 + d'Md/(2r) for any r > 0.
+        The bound holds for all M with trace 1. By concavity, the mean of √(d'Md) is at most the
+        mean of r/2 + d'Md/(2r) for any r > 0.
         """
         r = self.compute_lengths(L / np.linalg.norm(L))
         candidates = []
@@ -428,7 +428,7 @@ class _MeanDistance:
         return G, float(partial_eigh(G, len(G) - 1, len(G) - 1)[0][0])
 
     def evaluate_in_metric(self, A: Matrix) -> tuple[float, Matrix]:
-        """Return the mean of √(d'Ad) and its gradient in A."""
+        """Return the mean of √(d'Ad) and its gradient with respect to A."""
         r = self.compute_lengths(psd_factor(A))
         floored = np.maximum(r, 1e-9 * r.mean())
         return float(r.mean()), self.differences.scatter(0.5 / floored) / self.n_pairs

@@ -220,7 +220,7 @@ class MultiMetricLMNN(NeighborsClassifier):
             else:
                 self._fit_with_early_stopping(lmnn, rows, codes, regions)
         finally:
-            # Keep the maps found so far, also after Ctrl-C.
+            # Keep the maps found so far, even after Ctrl-C.
             if "components_" in vars(self):
                 self._rows, self._codes = rows, codes
                 self._targets = find_target_neighbors(rows, codes, lmnn.n_neighbors)
@@ -330,7 +330,7 @@ class MultiMetricLMNN(NeighborsClassifier):
         start = np.repeat(single[None], n_regions, axis=0)
         progress = Progress(start, watch=watch, report=get_reporter(self))
         if watch is not None:
-            watch.check(progress.L)  # The initial single map may be the best.
+            watch.check(progress.L)  # The initial single map may remain the best.
         limit = lmnn.max_iter if max_iter is None else max_iter
         converged = True
         try:
@@ -361,11 +361,9 @@ class MultiMetricLMNN(NeighborsClassifier):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "regions_")
 
-    # Prediction
-
     @property
     def votes(self) -> bool:  # type: ignore[override]
-        """True if the neighbors vote, that is with ``rule="knn"``."""
+        """Whether the neighbors vote. This is the case with ``rule="knn"``."""
         return self.rule == "knn"
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:

@@ -71,7 +71,7 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
     target_neighbors_ : ndarray of shape (n_samples, k)
         Targets of the last pass.
     objective_, dual_bound_, duality_gap_ : float
-        Values of the last pass, fitted to the data as mapped by the previous pass.
+        Values of the last pass, which is fitted to the output of the previous pass.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 

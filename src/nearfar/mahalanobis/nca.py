@@ -27,11 +27,11 @@ from nearfar.summaries.whitening import standardize_rows
 
 # Maximum number of rows for which n_neighbors="auto" uses all points as neighbors.
 _ALL_UP_TO = 10_000
-# Number of neighbors that n_neighbors="auto" uses if there are more rows.
+# Value of n_neighbors="auto" for more than 10,000 rows.
 _NEIGHBORS = 100
-# Number of rows in the subset on which a fit with many rows starts.
+# With more than 10,000 rows, a fit with neighbor lists starts on a random subset of this many rows.
 _SUBSET = 3_000
-# Fraction of max_iter that is used for the subset.
+# Fraction of max_iter that is spent on the random subset.
 _SUBSET_FRACTION = 0.3
 # Number of iterations before the neighbor lists are updated for the first time. The number doubles
 # after each update.
@@ -114,8 +114,8 @@ class NCA(_SoftLearner):
         Number of iterations of the best run.
     history_ : dict of lists
         Lists with one entry per iteration: "objective", "step" and "seconds". If ``n_neighbors`` is
-        a number, the objective is computed over the lists of neighbors, and at first over a subset
-        of the rows.
+        a number, the objective is summed only over the lists of neighbors. In the first iterations,
+        it may be summed over a subset of the rows.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 
@@ -286,7 +286,8 @@ class NCA(_SoftLearner):
             first = listed_loss(descent.point)[0]
             descend(listed_loss, descent, max_iter=limit, tol=self.tol, report=report)
             gain = first - descent.objective
-            # Convergence on old lists does not count: stop only if new lists bring no improvement.
+            # Convergence with old neighbor lists does not end the fit. The fit ends if updated
+            # lists bring no improvement.
             if descent.converged and (
                 descent.n_iter - n_before <= 2 or gain <= 10 * self.tol * abs(first)
             ):
@@ -302,7 +303,7 @@ class NCA(_SoftLearner):
 
 
 class _NegativeMean:
-    """The function to minimize: minus the mean of the objective over the rows, plus the penalty."""
+    """Function to minimize: the negative mean of the objective over the rows, plus the penalty."""
 
     def __init__(
         self, engine: SoftNeighbors, penalty: Matrix, neighbors: Indices | None = None

@@ -26,12 +26,12 @@ _MAX_BLOCK = 1024
 # After this many consecutive pairs without a loss, the losses of a whole block of pairs are
 # computed in one matrix product, which is faster if losses are rare.
 _QUIET_PAIRS = 8
-# Smaller losses are treated as rounding errors of the margin, which is 1. A pair that was just
-# processed can have such a loss.
+# Losses below this value are treated as rounding errors, because the margin is 1. A pair can have a
+# loss this small right after its own update.
 _MIN_LOSS = 1e-12
-# Negative eigenvalues whose absolute value is below this fraction of the trace are rounding errors.
+# Negative eigenvalues whose absolute value is below this fraction of the trace are treated as zero.
 _ROUNDING = 1e-14
-# Smaller values of ``tol`` are replaced by this value, because smaller losses are rounding errors.
+# Lower limit for ``tol``, because smaller losses are rounding errors.
 _MIN_TOL = 1e-12
 
 
@@ -70,7 +70,8 @@ class POLA(PairLearner):
         never reach zero. Used only if ``max_epochs`` is more than 1.
     scale : float or "auto", default="auto"
         Number by which points are divided. "auto" uses the root mean squared length of the pairs in
-        the first batch, so that the unit of X does not matter. 1 gives the published algorithm.
+        the first batch, so that the result does not depend on the unit of X. The value 1 gives the
+        published algorithm.
     shuffle : bool, default=False
         If True, ``fit`` visits the pairs in a random order, different in each epoch. If False,
         similar and dissimilar pairs alternate in proportion to their numbers, each in the given
@@ -98,7 +99,7 @@ class POLA(PairLearner):
     n_seen_ : int
         Number of pairs processed, over all epochs.
     n_updates_ : int
-        Number of updates, that is, of processed pairs with a loss.
+        Number of updates, which equals the number of processed pairs with a loss.
     n_epochs_ : int
         Number of passes of the last ``fit`` over the pairs.
     cumulative_loss_ : float
@@ -188,8 +189,6 @@ class POLA(PairLearner):
         self.n_dissimilar = n_dissimilar
         self.random_state = random_state
 
-    # Learning from rows
-
     def _learn(self, rows: Floats, supervision: Pairs) -> None:
         differences, sign = self._compute_differences(rows, supervision)
         online = self._start_state(differences, rows)
@@ -228,7 +227,7 @@ class POLA(PairLearner):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            More points.
+            More training points.
         y : array-like of shape (n_samples,), optional
             Labels, from which pairs are drawn. Not used if ``supervision`` is given.
         supervision : Pairs, optional
@@ -258,8 +257,6 @@ class POLA(PairLearner):
         order = _interleave(len(similar), len(dissimilar))
         first, second = indices[order].T
         return rows[first].astype(np.float64) - rows[second], sign[order]
-
-    # Learning from a stream
 
     def partial_fit_pairs(self, pairs: ArrayLike, sign: ArrayLike) -> Self:
         """Process pairs of points once, in the given order.
@@ -302,7 +299,7 @@ class POLA(PairLearner):
         if is_equal.any():
             warn(
                 f"{np.count_nonzero(is_equal)} of {np.count_nonzero(signs == -1)} dissimilar pairs "
-                "have zero length. No metric separates equal points, so POLA leaves them out."
+                "have zero length. No metric separates equal points. These pairs are left out."
             )
         is_usable = ~is_equal
         return self._process_batch(
@@ -322,8 +319,6 @@ class POLA(PairLearner):
         finally:
             self._store(online, dtype)
         return self
-
-    # State
 
     def _start_state(self, differences: Matrix, rows: Floats) -> OnlineState:
         self.mean_ = rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)

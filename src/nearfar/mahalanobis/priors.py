@@ -11,13 +11,13 @@ from nearfar.solvers.eigen import descending_eigh, whitener
 
 #: Allowed values of the parameter ``prior``.
 PRIORS: list[AllowedValues] = [one_of("isotropic", "identity", "covariance"), array]
-# After scaling to a unit diagonal, eigenvalues below this fraction of the largest are treated as
-# zero.
+# The prior is scaled to a unit diagonal. Eigenvalues below this fraction of the largest eigenvalue
+# are then treated as zero.
 _RANK = 1e-12
 
 
 def factor_prior(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 1.0) -> Matrix:
-    """Return W of shape (r, p) with :math:`M_0 = W^T W`, the prior metric for centered points.
+    """Return a factor W of shape (r, p) of the prior metric :math:`M_0 = W^T W`.
 
     * "isotropic": the identity divided by the mean variance of the points. The mean is taken over
       the directions in which they vary, so constant columns and a rotation into more dimensions

@@ -9,12 +9,12 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs, whitener
 
-# Numbers of points per class from which the discriminants around a center are computed.
+# Numbers of nearest points per class. Around each center, discriminant directions are computed for
+# each of these numbers.
 _NEARBY = (10, 20)
 # This fraction of the total covariance is added to the within-class covariance of nearby points.
 _MIXED = 0.03
-# The data are treated as constant in directions whose eigenvalue is below this fraction of the
-# largest.
+# Eigenvalues below this fraction of the largest eigenvalue are treated as zero.
 _RANK = 1e-12
 
 
@@ -79,7 +79,7 @@ def _solve_discriminants(white: Matrix, groups: list[Indices], n_directions: int
 def find_triplet_directions(
     points: Matrix, triplets: Indices, n_basis: int, rng: np.random.RandomState
 ) -> Matrix:
-    """Return directions in which far points are farther than near points, from random triplets.
+    """Return directions in which far points are farther than near points, using random triplets.
 
     Each random group has as many triplets as there are dimensions. Its directions are the
     eigenvectors with positive eigenvalues of the scatter to the far points minus the scatter to the

@@ -72,7 +72,7 @@ class RCA(StatisticsLearner):
         Matrix C after shrinkage: ``components_ @ covariance_ @ components_.T`` is the identity.
     information_ : float
         The value :math:`-\tfrac12 \log\det C` on the directions kept. The map increases the entropy
-        of the points by this value. It is the maximum for all maps under which the average squared
+        of the points by this value. It is the maximum over all maps under which the average squared
         distance to the chunklet mean equals the number of directions.
     statistics_ : ClassStatistics
         The accumulated statistics.
@@ -163,7 +163,7 @@ class RCA(StatisticsLearner):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            More points.
+            More training points.
         y : array-like of shape (n_samples,), optional
             Labels.
         classes : array-like of shape (n_classes,), optional
@@ -204,7 +204,7 @@ class RCA(StatisticsLearner):
         return self._add(rows[has_chunklet], names, codes.reshape(-1), None, exact=exact)
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """Return C^{-1/2}, or the whitened leading Fisher directions of the chunklets."""
+        """Return C^{-1/2}, or the leading Fisher directions if ``n_components`` is set."""
         V, statistics = self._project_statistics(statistics)
         T = find_within_whitener(statistics, self.shrinkage)
         rank = T.shape[1]
@@ -226,7 +226,7 @@ class RCA(StatisticsLearner):
     def _project_statistics(
         self, statistics: ClassStatistics
     ) -> tuple[Matrix | None, ClassStatistics]:
-        """Return the principal axes, or None, and the statistics of the projected points."""
+        """Return the principal axes (or None) and the statistics of the projected points."""
         # Chunklets of one point have no scatter and would only reduce the covariance.
         has_pair = statistics.counts > 1
         if not has_pair.any():
@@ -254,7 +254,8 @@ def _compute_log_volume(T: Matrix) -> float:
     """Return the sum of the logarithms of the singular values of T (p, r)."""
     nonzero_rows = T[np.abs(T).any(axis=1)]
     if nonzero_rows.shape[0] == nonzero_rows.shape[1]:
-        return float(np.linalg.slogdet(nonzero_rows)[1])  # Accurate for any units of X.
+        # The determinant is accurate for any units of X.
+        return float(np.linalg.slogdet(nonzero_rows)[1])
     return float(np.log(linalg.svdvals(nonzero_rows)).sum())
 
 
@@ -265,7 +266,8 @@ def _compute_root(T: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     left_vectors, singular, _ = linalg.svd(T, full_matrices=False)
     if singular[-1] < 1e-10 * singular[0]:
-        # If the units of the features differ widely, the SVD loses small features. T keeps them.
+        # If the units of the features differ widely, the SVD loses features with small values. T
+        # retains them.
         return fix_signs(T.T)
     if T.shape[1] < T.shape[0]:
         return fix_signs((left_vectors * singular).T)

@@ -24,21 +24,22 @@ from nearfar.state import State, floats, number, optional
 from nearfar.summaries.pair_differences import PairDifferences, mask_distinct_pairs
 from nearfar.summaries.supervision import Triplets
 
-# Default number of directions per feature.
+# Number of directions per feature if n_basis is None.
 _DIRECTIONS_PER_FEATURE = 20
-# Minimum of the default number of directions.
+# Minimum number of directions if n_basis is None.
 _MIN_DIRECTIONS = 100
-# Widths of the rounded hinge in the stages before the linear program.
+# Before the first linear program, L-BFGS minimizes the objective with smoothed hinges. It runs once
+# for each of these widths of the smoothing.
 _WIDTHS = (1.0, 0.1)
-# Widths of the rounded hinge in the stages that replace the linear program if it is too large.
+# If the linear program is too large, L-BFGS continues with these widths instead.
 _FINE_WIDTHS = (0.01, 0.001)
-# A stage before the linear program stops if an iteration lowers the objective by less than this
-# fraction. It only has to find the triplets and directions that may matter.
+# Before the linear program, L-BFGS stops if an iteration lowers the objective by less than this
+# fraction. A rough solution is enough to select the triplets and directions of the program.
 _STAGE_TOL = 1e-3
-# Maximum number of iterations of a stage before the linear program.
+# Maximum number of L-BFGS iterations for each width before the linear program.
 _STAGE_ITERATIONS = 30
-# The first linear program contains the hinges of triplets that are closer to their margin than
-# this. Other triplets that violate their margin are assumed to violate it at the solution, too.
+# The first linear program contains triplets whose distance from their margin is below this value.
+# Triplets that violate their margin by more are assumed to violate it at the solution, too.
 _NEAR_HINGE = 0.3
 # Minimum number of triplets in the first linear program. Each later program adds at most this many
 # triplets that violate their margin.
@@ -64,10 +65,10 @@ class SCML(ConstraintLearner):
         + \beta \sum_k w_k,
 
     where the triplets (a, n, f) state that a is closer to n than to f. This is a linear program,
-    and it is solved to its proven optimum. L-BFGS on a rounded hinge first finds which triplets and
-    directions may matter, and a linear program over these computes the weights. Triplets and
-    directions that were left out but turn out to matter are added, and the program is solved
-    again. No array of size triplets × directions is stored.
+    and it is solved to its proven optimum. L-BFGS with a smoothed hinge first finds which triplets
+    and directions may matter, and a linear program over these computes the weights. Triplets and
+    directions that were left out but turn out to matter are added, and the program is solved again.
+    No array of size triplets × directions is stored.
 
     Use it with labels or triplets if the metric should consist of few directions, or if there are
     too many features to learn a full metric. From labels, the triplets consist of Euclidean
@@ -86,7 +87,7 @@ class SCML(ConstraintLearner):
         Maximum number of directions. None means 20 per feature, and at least 100.
     beta : float, default=1e-5
         Factor β of the penalty, which is the sum of all weights. Larger values give fewer
-        directions. Computed directions have unit variance.
+        directions. If ``basis`` is a name, the directions have unit variance.
     n_near, n_far : int, default=3, 10
         Numbers of neighbors used to form triplets from labels. Each point is combined with its
         ``n_near`` nearest points of its class and its ``n_far`` nearest points of other classes.
@@ -121,7 +122,7 @@ class SCML(ConstraintLearner):
         Number of iterations.
     history_ : dict of lists
         Lists with one entry per iteration: "objective", "step" and "seconds". In the first
-        iterations, the hinge in the objective is rounded.
+        iterations, the objective is computed with a smoothed hinge.
 
     Notes
     -----
@@ -306,7 +307,10 @@ def _compose_map(basis: Matrix, weights: Vector) -> Matrix:
 
 
 class _Program:
-    """Linear program for the weights of the directions. Distances are computed by p×p matrices."""
+    """Linear program for the weights of the directions.
+
+    Distances are computed from the p×p metric.
+    """
 
     def __init__(self, points: Matrix, triplets: Indices, basis: Matrix, costs: Vector) -> None:
         self.points, self.triplets, self.basis, self.costs = points, triplets, basis, costs
@@ -327,7 +331,7 @@ class _Program:
         )
 
     def compute_gains(self, multipliers: Vector) -> Vector:
-        """Return how much one unit of weight on each direction lowers the hinges (first order)."""
+        """Return the negative derivative of the hinge loss with respect to each weight."""
         pulled: Vector = np.bincount(self.near_of, multipliers, self.near_pairs.n_pairs).astype(
             float
         )
@@ -341,7 +345,7 @@ class _Program:
         return float(np.maximum(violations, 0.0).mean() + self.costs @ weights)
 
     def make_rounded_objective(self, width: float) -> Objective:
-        """Return the objective with a rounded hinge: a parabola for violations up to ``width``."""
+        """Return the objective with smoothed hinges: a parabola for violations up to ``width``."""
 
         def objective(weights: Vector) -> tuple[float, Vector]:
             violations = np.maximum(self.compute_violations(weights), 0.0)
@@ -353,9 +357,10 @@ class _Program:
         return objective
 
     def prove(self, multipliers: Vector) -> Vector:
-        """Improve the lower bound by multipliers in [0, 1/T], scaled to be feasible.
+        """Update the lower bound, and return the gains of the directions.
 
-        Return the gains of the directions.
+        The multipliers are values in [0, 1/T]. They are scaled down if they are not feasible in the
+        dual problem.
         """
         gains = self.compute_gains(multipliers)
         max_ratio = float(np.max(gains / self.costs))
@@ -363,10 +368,10 @@ class _Program:
         return gains
 
     def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Minimize the objective with rounded hinges, then by linear programs."""
+        """Minimize the objective with smoothed hinges, then solve linear programs."""
         widths = list(_WIDTHS)
         positive = optimize.Bounds(0, np.inf)
-        # Stages with less rounding follow if the linear program is too large.
+        # If the linear program is too large, the loop continues with smaller widths.
         while widths:
             width = widths.pop(0)
             rough = width in _WIDTHS
@@ -425,7 +430,8 @@ class _Program:
             if solution is None:
                 if not linear.any() or rows.sum() * columns.sum() > _MAX_ENTRIES:
                     return False
-                # Too many triplets were assumed to violate their margin: add more hinges.
+                # Too many triplets were assumed to violate their margin. Add some of them to the
+                # program.
                 nearest = _mask_largest(
                     np.where(linear, -np.abs(violations), -np.inf), 2 * int(rows.sum())
                 )
@@ -466,7 +472,9 @@ class _Program:
     def _solve_program(
         self, rows: Mask, linear: Mask, columns: Mask
     ) -> tuple[Vector, Vector] | None:
-        """Solve the dual of the program for some triplets and directions. The dual has fewer rows.
+        """Solve the dual program for some triplets and directions.
+
+        The dual program has fewer rows than the primal program.
 
         Triplets in ``linear`` are taken to violate their margin: their multiplier is fixed at 1.
         Return None if the program has no solution or would be too large.

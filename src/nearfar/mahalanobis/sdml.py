@@ -26,8 +26,8 @@ _BALANCE = 0.5
 # Maximum of balance="auto", as a fraction of the largest balance for which the problem has an
 # optimum.
 _FRACTION_OF_LARGEST = 0.9
-# An entry of M is set to zero if the distance between its dual variable and the bound is more than
-# this fraction of the bound.
+# An entry of M is set to zero if its dual variable is farther from the bound than this fraction of
+# the bound.
 _INSIDE = 1e-3
 
 
@@ -89,7 +89,7 @@ class SDML(PairLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     balance_ : float
-        Weight of the pairs that was used.
+        Value of ``balance`` used in the fit.
     objective_ : float
         Value of the objective at the solution, for standardized features.
     dual_bound_ : float
@@ -261,12 +261,12 @@ class _Solution(NamedTuple):
 
 
 class _Lasso:
-    """Graphical lasso of S, solved by its dual: W = S + U, where U is off-diagonal and bounded."""
+    """Graphical lasso of S, solved in the dual: W = S + U, where U is off-diagonal and bounded."""
 
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
         self.upper = np.triu_indices(len(S), 1)
-        # Hadamard's inequality gives this upper bound of log det W.
+        # This is an upper bound on log det W, by Hadamard's inequality.
         self.log_det_limit = float(np.sum(np.log(np.diag(S))))
 
     def make_start(self) -> Vector:

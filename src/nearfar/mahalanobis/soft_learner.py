@@ -19,8 +19,8 @@ from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import whiten_rows
 
-#: Maximum number of rows for which double precision is used. It takes little extra time for few
-#: rows.
+#: Maximum number of rows for which double precision is used. With few rows, double precision takes
+#: little extra time.
 MAX_ROWS_IN_DOUBLE = 500
 # Maximum mean squared distance between points under the initial map. In many dimensions, a larger
 # map gives each point a single soft neighbor, and the nearest local optimum is poor.
@@ -50,8 +50,9 @@ class _SoftLearner(AxisLearner):
     random_state: Any
     n_jobs: int | None
     _sign: float = 1.0
-    #: Function that returns the solver's coordinates. A global optimum does not depend on them, but
-    #: the speed of the descent and the local optimum that it reaches do.
+    #: Function that computes the solver's coordinates. A global optimum does not depend on the
+    #: coordinates. The speed of the descent depends on them, and so does the local optimum that it
+    #: finds.
     _coordinates = staticmethod(whiten_rows)
 
     def _make_frame(self, rows: Floats, codes: Indices) -> SolverFrame:

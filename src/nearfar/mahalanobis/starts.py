@@ -17,8 +17,7 @@ from nearfar.summaries.whitening import find_mixed_whitener
 
 #: Allowed values of the parameter ``init``.
 STARTS: list[AllowedValues] = [one_of("auto", "identity", "pca", "lda", "within", "random"), array]
-# The data are treated as constant in directions whose eigenvalue is below this fraction of the
-# largest.
+# Eigenvalues below this fraction of the largest eigenvalue are treated as zero.
 _EMPTY = 1e-12
 
 

@@ -13,7 +13,7 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 def prune_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -> NeighborGraph:
-    r"""Remove likely shortcuts: edges for which random walks from one end rarely reach the other.
+    r"""Remove likely shortcuts, that is, edges between rows that random walks rarely connect.
 
     An edge is removed, from both lists, if the logarithm of its score is a low outlier, that is,
     below :math:`Q_1 - 1.5\,(Q_3 - Q_1)` for the quartiles :math:`Q_1` and :math:`Q_3` of all edges.
@@ -54,13 +54,14 @@ def prune_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -
 def compute_hitting_scores(
     graph: NeighborGraph, ends: NDArray[np.integer], n_steps: int = 7, scale: float = 1.0
 ) -> Vector:
-    r"""Return, for each edge, the probability that a random walk from one end reaches the other.
+    r"""Return the probability that a random walk from one end of an edge reaches the other end.
 
-    The walk has ``n_steps`` steps, and the probabilities of both directions are added. Steps follow
-    the edges of the symmetrized graph with probabilities :math:`p_{ij} \propto e^{-d_{ij}/\sigma}`,
-    where rows sum to one and σ is ``scale`` times the median length. The probability of a first
-    visit of j after s steps satisfies :math:`F_1 = P, \; F_{s+1} = P F_s^0`, where :math:`F_s^0` is
-    :math:`F_s` with a zero diagonal. Columns are independent, so targets are processed in blocks.
+    There is one value per edge. The walk has ``n_steps`` steps, and the probabilities of both
+    directions are added. Steps follow the edges of the symmetrized graph with probabilities
+    :math:`p_{ij} \propto e^{-d_{ij}/\sigma}`, where rows sum to one and σ is ``scale`` times the
+    median length. The probability of a first visit of j after s steps satisfies :math:`F_1 = P, \;
+    F_{s+1} = P F_s^0`, where :math:`F_s^0` is :math:`F_s` with a zero diagonal. Columns are
+    independent, so targets are processed in blocks.
     """
     n = graph.n_samples
     P = graph.symmetrized()
@@ -89,7 +90,7 @@ def compute_hitting_scores(
 def _find_connecting_edges(
     ends: NDArray[np.integer], is_cut: NDArray[np.bool_], scores: Vector, n: int
 ) -> NDArray[np.intp]:
-    """Return the removed edges that must be restored to keep the number of components.
+    """Return the removed edges that must be restored, so that no component is split.
 
     Edges with high scores are preferred.
     """

@@ -61,7 +61,8 @@ _AUTOMATIC_PRICE = 20.0
 # Rows are merged if their squared distance is at most this multiple of the mean squared edge
 # length.
 _MERGE_TOLERANCE = 1e-12
-# Relative duality gap above which to warn that the semidefinite program has not converged.
+# If the relative duality gap is larger than this, a warning says that the semidefinite program has
+# not converged.
 _LARGE_GAP = 1e-3
 # Standard deviation of the noise that is added to the factor before the steps that improve the
 # bound. The noise moves the factor away from a saddle point. The unit is the root mean square edge
@@ -112,14 +113,14 @@ class _BasisUnfolding(_Unfolding):
             rows = np.flatnonzero(self._labels == label)
             components.append(self._unfold(points[rows], extract_subgraph(graph, rows), rows))
             if self._interrupt is not None:
-                break  # The remaining components stay at the origin.
+                break  # After Ctrl-C, rows that were not placed yet stay at the origin.
         return self._gather(points, components)
 
     def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Component:
         """Unfold one connected component and return the result in the units of the data."""
         all_edges, unit = scale_edges(points, list_clique_pairs(graph, angles=self.angles))
         edges, groups = all_edges.merged(_MERGE_TOLERANCE)
-        representatives = np.unique(groups, return_index=True)[1]  # One row per merged point.
+        representatives = np.unique(groups, return_index=True)[1]
         basis = edges.centered(self._compute_basis(points, graph, edges, representatives))
         slack_penalty, price = self._compute_price(edges)
         problem = Problem(edges, self.constraints, price=price)
@@ -142,7 +143,7 @@ class _BasisUnfolding(_Unfolding):
         slack = edges.squared_lengths(coordinates) - edges.squared
         return _Component(
             rows=rows,
-            factor=proof.factor[groups] * np.sqrt(unit),  # Merged points become rows again.
+            factor=proof.factor[groups] * np.sqrt(unit),
             values=proof.values * unit,
             coordinates=coordinates[groups] * np.sqrt(unit),
             objective=proof.value * unit,
@@ -159,7 +160,7 @@ class _BasisUnfolding(_Unfolding):
     def _run_descents(
         self, problem: Problem, basis: Matrix, start: Matrix
     ) -> tuple[Matrix, list[StressDescent]]:
-        """Return the factor within the basis and the descents that refine it.
+        """Refine the solution by up to three descents. Return the initial factor and the descents.
 
         The first descent runs in all dimensions, the second in n_components dimensions. The third
         improves the bound.
@@ -180,8 +181,8 @@ class _BasisUnfolding(_Unfolding):
         ):
             return factor, steps
         if self.bound_iter:
-            # The noise moves the factor away from a saddle point. This improves the bound and does
-            # not change the embedding.
+            # The noise moves the factor away from a saddle point, which improves the bound. The
+            # embedding does not change.
             wide_factor = steps[0].factor if steps else factor
             noise = check_random_state(self.random_state).standard_normal(basis.shape)
             start = _take_leading_axes(edges, wide_factor, basis.shape[1]) + _NOISE * noise
@@ -196,8 +197,8 @@ class _BasisUnfolding(_Unfolding):
             return price / (1 + price), price
         if self.slack_penalty == 1:
             raise ValueError(
-                "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1, "
-                "such as 0.99."
+                "slack_penalty=1 gives the variance no weight. Set slack_penalty to a value "
+                "below 1, such as 0.99."
             )
         return float(self.slack_penalty), float(self.slack_penalty) / (
             1 - float(self.slack_penalty)
@@ -324,7 +325,7 @@ def scale_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
 
 
 def unfold_in_basis(problem: Problem, basis: Matrix) -> BasisSolution:
-    """Return the Gram matrix with the best objective in the span of centered basis functions."""
+    """Unfold the points, with coordinates that are combinations of the centered basis functions."""
     edges = problem.edges
     differences = edges.differences(basis)
     C = basis.T @ (edges.masses[:, None] * basis)

@@ -109,7 +109,7 @@ class ClassicalMDS(Embedding):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of distances
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_samples)
             Training points, or their distances if ``metric="precomputed"``.
         y : ignored
             Not used, present for API consistency.
@@ -134,7 +134,7 @@ class ClassicalMDS(Embedding):
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map new points by Nyström's formula.
+        r"""Map new points with Nyström's formula.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
@@ -146,7 +146,7 @@ class ClassicalMDS(Embedding):
 
         Parameters
         ----------
-        X : array-like of shape (n_queries, n_features), or (n_queries, n_samples) of distances
+        X : array-like of shape (n_queries, n_features) or (n_queries, n_samples)
             Points to map, or their distances to the training points if ``metric="precomputed"``.
 
         Returns
@@ -166,7 +166,7 @@ class ClassicalMDS(Embedding):
         return np.asarray(new_coordinates, dtype=rows.dtype)
 
     def _project(self, rows: Floats) -> Matrix:
-        """Project points onto principal axes, which equals classical scaling of their distances."""
+        """Project points onto principal axes. The result equals classical scaling of distances."""
         q = self.n_components
         exact = np.ascontiguousarray(rows, np.float64)
         self._means = exact.mean(axis=0)

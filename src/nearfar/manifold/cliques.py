@@ -11,14 +11,14 @@ from scipy import sparse
 from nearfar.blocks import split_rows
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-# Singular values up to this limit are treated as zero. Each clique is first scaled to norm 1.
+# After each clique is scaled to norm 1, singular values up to this limit are treated as zero.
 _DEPENDENT = 1e-10
 
 
 def list_clique_pairs(
     graph: NeighborGraph, *, angles: bool = True, n_neighbors: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
-    """Return pairs of a row and a neighbor and, by default, pairs of neighbors of the same row.
+    """Pair each row with its neighbors. By default, also pair its neighbors with each other.
 
     ``angles=False`` omits the pairs of neighbors, whose distances fix the angles at the row. Each
     pair appears once, with the smaller index first, and the pairs are sorted. ``n_neighbors`` is
@@ -80,7 +80,7 @@ def find_clique_dependencies(
             P -= P.mean(axis=1, keepdims=True)
             size = np.linalg.norm(P, axis=(1, 2), keepdims=True)
             size[size == 0] = 1.0
-            # The added column of ones makes the remaining singular vectors orthogonal to it.
+            # Because of the added column of ones, each vector of weights sums to zero.
             P = np.concatenate([P / size, np.ones((len(P), k + 1, 1))], axis=2)
             U, s, _ = np.linalg.svd(P, full_matrices=True)
             ranks = (s > _DEPENDENT).sum(axis=1)
@@ -95,7 +95,7 @@ def find_clique_dependencies(
 
 
 def compute_squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the squared distance of each pair of rows, computed in float64."""
+    """Return the squared distance between the two rows of each pair, computed in float64."""
     lengths = np.empty(len(pairs))
     for block in split_rows(len(pairs), 24 * X.shape[1]):
         first, second = pairs[block].T

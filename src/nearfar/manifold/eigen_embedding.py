@@ -185,7 +185,7 @@ class EigenEmbedding(_GraphEmbedding):
         self.on_disconnected = on_disconnected
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula.
+        r"""Map points with Nyström's formula.
 
         .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i v_{it} \tilde K(x, x_i), \qquad
             e_t(x) = \sqrt{\lambda_t} y_t(x) ,
@@ -265,7 +265,7 @@ class EigenEmbedding(_GraphEmbedding):
         if self.method == "laplacian_eigenmaps":
             assert self._sums is not None
             # The trivial eigenvector has eigenvalue 1. Subtracting 3 times its projector lowers the
-            # eigenvalue to -2, the end of the spectrum.
+            # eigenvalue to -2, which is below all other eigenvalues.
             trivial = np.sqrt(self._sums / self._sums.sum())
             values, vectors = descending_eigh(H - 3 * np.outer(trivial, trivial))
             return values[:q], vectors[:, :q], compute_negative_share(np.append(values[:-1], 1.0))

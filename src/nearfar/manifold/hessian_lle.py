@@ -18,7 +18,7 @@ from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 
 class HessianLLE(_LocalEmbedding):
-    r"""Hessian eigenmaps: an embedding with coordinates as linear as possible along the surface.
+    r"""Hessian eigenmaps: an embedding whose coordinates are as linear as possible on the surface.
 
     .. math:: \min_Y \sum_i \sum_t \|H_i\, y^{(t)}_{N(i)}\|^2, \qquad
         \sum_i y_i = 0, \quad \tfrac1n Y^T Y = I ,
@@ -44,7 +44,7 @@ class HessianLLE(_LocalEmbedding):
         Number of neighbors per row. None uses :math:`q(q+3)/2 + 5`, which is 10 for two components,
         or fewer if there are not enough rows.
     reg : float, default=1e-3
-        Regularization of the LLE weights. ``transform`` places new points by these weights.
+        Regularization of the LLE weights. ``transform`` uses these weights to place new points.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error.

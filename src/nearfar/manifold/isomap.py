@@ -27,7 +27,8 @@ from nearfar.solvers.spectral_step import (
 from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
-# Number of rows sampled for the residual variance. Their distances to all rows are used.
+# Maximum number of sampled rows. The residual variance is computed from their distances to all
+# rows.
 _N_SAMPLED_ROWS = 200
 
 
@@ -48,7 +49,7 @@ class _GeodesicEmbedding(_GraphEmbedding):
     _max_query_fraction: ClassVar[float] = 1.0
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula for squared distances along the graph.
+        r"""Map points with Nyström's formula for squared distances along the graph.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
@@ -89,7 +90,7 @@ class _GeodesicEmbedding(_GraphEmbedding):
     def _multiply_from_queries(
         self, distances: Matrix, indices: Indices, landmarks: Indices
     ) -> Matrix:
-        """Return squared distances times the axes. Paths are searched from each query."""
+        """Multiply squared path lengths by the axes. Run one shortest-path search per query."""
         products = np.empty((len(indices), self._axes.shape[1]))
         for block, paths in iterate_query_paths(self._graph, distances, indices):
             products[block] = paths[:, landmarks] ** 2 @ self._axes
@@ -98,7 +99,7 @@ class _GeodesicEmbedding(_GraphEmbedding):
     def _multiply_from_landmarks(
         self, distances: Matrix, indices: Indices, landmarks: Indices
     ) -> Matrix:
-        """Return squared distances times the axes. Paths are searched from each landmark."""
+        """Multiply squared path lengths by the axes. Run one shortest-path search per landmark."""
         m = len(indices)
         lengths = self._graph.symmetrized()
         products = np.zeros((m, self._axes.shape[1]))
@@ -179,8 +180,8 @@ class Isomap(_GeodesicEmbedding):
     state = State({"_axes": floats("n", "q")})
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS}
-    # With more queries than this fraction of the rows, it is faster to compute all shortest paths
-    # in one call.
+    # If the number of queries is at least this fraction of the number of rows, it is faster to
+    # compute all shortest paths in one call.
     _max_query_fraction = 0.2
 
     def __init__(
@@ -197,7 +198,7 @@ class Isomap(_GeodesicEmbedding):
     def _multiply_from_landmarks(
         self, distances: Matrix, indices: Indices, landmarks: Indices
     ) -> Matrix:
-        """Return squared distances times the axes. All shortest paths are computed in one call."""
+        """Multiply squared path lengths by the axes. Compute all shortest paths in one call."""
         paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         ordered_indices = np.argsort(order)[indices]
         products = np.empty((len(indices), self._axes.shape[1]))
@@ -214,7 +215,7 @@ class Isomap(_GeodesicEmbedding):
         paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         sampled = np.linspace(0, n - 1, min(n, _N_SAMPLED_ROWS)).astype(np.intp)
         sampled_paths = paths[sampled]
-        paths *= paths  # In place: a second array may not fit into memory.
+        paths *= paths  # Square in place, because a second array may not fit into memory.
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
         B = double_center(paths, in_place=True)
@@ -290,7 +291,7 @@ def compute_residual_variance(paths: Matrix, coordinates: Matrix, rows: Indices)
 
 
 def _stack_graphs(lengths: sparse.csr_array, edges: sparse.csr_array) -> sparse.csr_array:
-    """Return one graph of rows and queries. Edges of length zero remain stored entries."""
+    """Return one graph of rows and queries. Edges of length zero are kept."""
     n, m = lengths.shape[0], edges.shape[0]
     return sparse.csr_array(
         (

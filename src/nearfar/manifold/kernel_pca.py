@@ -61,8 +61,8 @@ class KernelPCA(KernelCoordinates, Embedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training points.
     coefficients_ : ndarray of shape (n_components, n_samples)
-        Matrix of the learned map. The coordinates of a point are ``coefficients_ @ k``, where k are
-        the point's centered kernel values.
+        Matrix of the learned map. The coordinates of a point are ``coefficients_ @ k``, where k
+        contains the point's centered kernel values.
     eigenvalues_ : ndarray of shape (n_components,)
         Largest eigenvalues of the centered kernel, in descending order. If an eigenvalue is not
         positive, the corresponding coordinate is zero.
@@ -126,7 +126,7 @@ class KernelPCA(KernelCoordinates, Embedding):
 
     @property
     def n_directions(self) -> int:  # type: ignore[override]
-        """Same as ``n_components``. Other kernel methods have a parameter of this name."""
+        """Alias of ``n_components``, which other kernel methods call ``n_directions``."""
         return self.n_components
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -134,7 +134,7 @@ class KernelPCA(KernelCoordinates, Embedding):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_samples)
             Training points, or their kernel values if ``kernel="precomputed"``.
         y : array-like of shape (n_samples,), optional
             Labels. Only a kernel learner uses them.
@@ -174,7 +174,7 @@ class KernelPCA(KernelCoordinates, Embedding):
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map new points by Nyström's formula.
+        r"""Map new points with Nyström's formula.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
@@ -185,7 +185,7 @@ class KernelPCA(KernelCoordinates, Embedding):
 
         Parameters
         ----------
-        X : array-like of shape (n_queries, n_features), or (n_queries, n_samples) of a kernel
+        X : array-like of shape (n_queries, n_features) or (n_queries, n_samples)
             Points to map, or their kernel values with the training points if
             ``kernel="precomputed"``.
 

@@ -51,7 +51,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
     n_neighbors : int, default=5
         Number of neighbors per row. An edge joins two rows if either is a neighbor of the other.
     n_landmarks : int, default=1000
-        Number of landmarks. With as many landmarks as rows or more, the result equals that of
+        Number of landmarks. If this is at least the number of rows, the result equals that of
         Isomap.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
@@ -66,10 +66,10 @@ class LandmarkIsomap(_GeodesicEmbedding):
     landmarks_ : ndarray of shape (n_landmarks,)
         Indices of the landmarks among the distinct rows, in ascending order.
     eigenvalues_ : ndarray of shape (n_components,)
-        Largest eigenvalues of the landmarks' matrix, in descending order.
+        Largest eigenvalues :math:`\Lambda`, in descending order.
     negative_share_ : float
-        Sum of the absolute values of the negative eigenvalues of the landmarks' matrix, divided by
-        the sum of the absolute values of all eigenvalues.
+        Sum of the absolute values of the negative eigenvalues, divided by the sum of the absolute
+        values of all eigenvalues.
     residual_variance_ : float
         Residual variance 1 - r², where r is the correlation between distances along the graph and
         distances in the embedding. It is computed from the distances of up to 200 landmarks to all

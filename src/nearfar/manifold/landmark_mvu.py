@@ -21,7 +21,7 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 class LandmarkMVU(_BasisUnfolding):
-    r"""Maximum variance unfolding of landmarks, between which all other rows are interpolated.
+    r"""Maximum variance unfolding of a few landmarks. All other rows are interpolated.
 
     Let :math:`\Phi = (I - W)^T (I - W)` be the matrix of locally linear embedding, partitioned into
     landmarks (l) and other rows (u). The landmarks determine the other rows, which minimize the
@@ -199,7 +199,7 @@ def select_farthest_rows(graph: NeighborGraph, first: int, count: int) -> Indice
 
 
 def compute_interpolation_matrix(Phi: sparse.csr_array, landmarks: Indices) -> Matrix:
-    r"""Return the matrix Q that interpolates all rows from the landmarks.
+    r"""Return the matrix Q that maps the coordinates of the landmarks to those of all rows.
 
     The rows of Q are unit vectors for landmarks, and :math:`-\Phi_{uu}^{-1} \Phi_{ul}` for other
     rows.

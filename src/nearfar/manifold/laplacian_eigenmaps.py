@@ -116,7 +116,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
         self.on_disconnected = on_disconnected
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula.
+        r"""Map points with Nyström's formula.
 
         .. math:: f_t(x) = \frac{1}{1 - \lambda_t} \frac{\sum_i K(x, x_i) f_t(x_i)}
             {\sum_i K(x, x_i)} ,
@@ -176,7 +176,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
 
 def compute_eigenmaps(W: sparse.csr_array, n_components: int) -> tuple[Matrix, Matrix]:
-    r"""Return the smallest eigenpairs of :math:`L f = \lambda D f`, except the constant one."""
+    r"""Solve :math:`L f = \lambda D f` for the smallest eigenvalues, except for constant f."""
     A, roots = normalize_affinity(W)
     normalized = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
     values, vectors = smallest_eigenpairs(normalized, n_components, roots / np.linalg.norm(roots))

@@ -20,9 +20,10 @@ from nearfar.summaries.weighted_graph import build_neighbor_graph, check_distinc
 PCA_PARAMETER: dict[str, list[AllowedValues]] = {
     "pca": [none, real(0, 1, open_low=True), one_of("auto")],
 }
-# pca="auto" uses PCA if there are fewer rows than this per direction in which X varies.
+# With pca="auto", PCA is used if the number of rows is less than this multiple of the rank of the
+# centered X.
 _MIN_ROWS_PER_DIRECTION = 5
-# Fraction of the variance that the PCA of pca="auto" keeps.
+# Fraction of the variance that PCA keeps if pca="auto".
 _VARIANCE_FRACTION = 0.99
 
 
@@ -82,12 +83,12 @@ class _LinearEmbedding(LinearLearner):
 def find_axes(
     points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, min_axes: int
 ) -> Matrix:
-    """Return a (p, r) matrix whose columns are the axes in which the eigenproblem is solved.
+    """Return a (p, r) matrix whose columns span the space in which the eigenproblem is solved.
 
     Without PCA, the columns are all directions in which the rows vary, computed after scaling each
-    feature to unit variance so that units do not matter. With PCA, the columns are the directions
-    with the fraction ``pca`` of the variance, and at least ``min_axes`` of them if there are that
-    many.
+    feature to unit variance so that units do not matter. With PCA, the columns are the leading
+    directions that have the fraction ``pca`` of the variance. There are at least ``min_axes``
+    columns if the rows vary in that many directions.
     """
     centered = points - mean
     deviations = np.sqrt((centered**2).mean(axis=0))

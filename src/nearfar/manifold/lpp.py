@@ -53,7 +53,7 @@ class LPP(_LinearEmbedding):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Directions a of the projection, as rows.
+        Projection directions a, as rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)

@@ -19,7 +19,7 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import principal_axes
 from nearfar.state import State, floats, number
 
-# Number of nearest training rows whose mean is the starting point for a new point.
+# The optimization for a new point starts at the mean of this number of nearest training rows.
 _N_START_NEIGHBORS = 5
 
 

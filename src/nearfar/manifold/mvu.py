@@ -37,15 +37,15 @@ from nearfar.solvers.unfolding_low_rank import solve_low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, link_components
 from nearfar.summaries.weighted_graph import build_neighbor_graph
 
-# Maximum number of edges, for each type of constraint, up to which solver="auto" tries the
-# interior-point solver first. The limit is lower for inequalities, because the low-rank solver is
+# Maximum number of edges for which solver="auto" tries the interior-point solver first. The keys
+# are the types of constraints. The limit is lower for inequalities, because the low-rank solver is
 # fast for them. With other constraints, the low-rank solver may need many columns, which makes it
 # slow.
 _MAX_INTERIOR_FIRST_EDGES = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
-# Maximum number of edges up to which solver="auto" tries the interior-point solver after the
-# low-rank solver has failed.
+# Maximum number of edges for which solver="auto" tries the interior-point solver after the low-rank
+# solver has failed.
 _MAX_INTERIOR_EDGES = 2000
-# Relative duality gap above which a solver has failed.
+# A solver has failed if its relative duality gap is larger than this.
 _FAILURE_GAP = 1e-3
 # Default price of L1 slack, as a multiple of the lowest price for which the problem is bounded.
 _AUTOMATIC_PRICE = 5.0
@@ -57,10 +57,11 @@ _MERGE_TOLERANCE = 1e-12
 # The rows are considered locked if the trace of K is at most this multiple of the trace of the
 # data's Gram matrix.
 _MAX_LOCKED_RATIO = 1.001
-# With equalities, the warning about locked rows is also issued if the trace grows by at most this
-# fraction.
+# With equalities, the warning about locked rows is also issued if the trace of K exceeds the trace
+# of the data's Gram matrix by at most this fraction.
 _MAX_NEARLY_LOCKED_GAIN = 0.02
-# Maximum fraction of the trace in dimensions beyond the estimated ones.
+# The leading dimensions are considered sufficient if the other dimensions contain at most this
+# fraction of the trace.
 _MAX_REMAINING_FRACTION = 0.05
 
 
@@ -119,8 +120,8 @@ class MVU(_Unfolding):
     angles : bool, default=True
         Whether to also constrain the distances between neighbors of the same row.
     objective : {"max", "min"}, default="max"
-        "max" maximizes the trace. "min" minimizes the trace. It does not unfold the data and is
-        meant for comparison. "min" does not work with inequalities, because they allow K = 0.
+        "max" maximizes the trace. "min" minimizes the trace, which does not unfold the data and is
+        meant for comparison. "min" cannot be combined with inequalities, because they allow K = 0.
     solver : {"auto", "interior_point", "low_rank"}, default="auto"
         "interior_point" solves for the full matrix K. "low_rank" solves for a factor of K with few
         columns, and adds columns as needed. See Notes for "auto".
@@ -134,8 +135,8 @@ class MVU(_Unfolding):
         warns, "raise" raises an error, "components" unfolds each component on its own, centered at
         the origin; see Notes.
     prune_edges : bool, default=False
-        Whether to remove likely shortcuts: edges for which random walks from one end rarely reach
-        the other.
+        Whether to remove likely shortcuts, that is, edges between rows that random walks rarely
+        connect.
     prune_steps : int, default=7
         Number of steps of the random walks.
     prune_scale : float, default=1.0
@@ -172,9 +173,9 @@ class MVU(_Unfolding):
         Relative duality gap (bound - p) / bound, where p is the objective of a feasible point. See
         Notes.
     primal_residual_ : float
-        Largest relative error of a squared edge length when the solver stopped, before the repair.
-        With inequalities, only edges that are too long count. With slack, this is the largest
-        slack.
+        Largest relative error of a squared edge length when the solver stopped, before the solution
+        was corrected. With inequalities, only edges that are too long count. With slack, this is
+        the largest slack.
     edges_ : ndarray of shape (n_edges, 2)
         Pairs of distinct rows whose distance is constrained.
     edge_weights_ : ndarray of shape (n_edges,)
@@ -402,13 +403,13 @@ class MVU(_Unfolding):
         if not self._has_converged(certificate) and self._interrupt is None:
             warn(
                 f"MVU stopped after {solution.n_iter} steps with a duality gap of "
-                f"{certificate.gap:.1e} (tol={self.tol:.1e}) and a relative error of squared "
-                f"edge lengths of up to {residual:.1e}. Increase max_iter or tol, or use other "
-                'constraints: "inequality" is the easiest to solve.',
+                f"{certificate.gap:.1e} (tol={self.tol:.1e}) and a relative error of up to "
+                f"{residual:.1e} in the squared edge lengths. Increase max_iter or tol, or use "
+                'other constraints: "inequality" is the easiest to solve.',
                 ConvergenceWarning,
             )
         values, factor = rotate_to_axes(edges, certificate.factor)
-        representatives = np.unique(groups, return_index=True)[1]  # One row per merged point.
+        representatives = np.unique(groups, return_index=True)[1]
         return _Component(
             rows,
             factor[groups] * np.sqrt(unit),
@@ -440,7 +441,8 @@ class MVU(_Unfolding):
                 price = _AUTOMATIC_PRICE * (min_price or compute_min_price(edges))
         elif self.slack_penalty == 1:
             raise ValueError(
-                "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1."
+                "slack_penalty=1 gives the variance no weight. Set slack_penalty to a value "
+                "below 1."
             )
         else:
             price = float(self.slack_penalty) / (1 - float(self.slack_penalty))
@@ -463,8 +465,8 @@ class MVU(_Unfolding):
         on_face = self._solve_on_face(problem, groups, implied)
         if on_face is not None:
             certificate = certify(problem, *on_face[:2], feasible, on_face.face)
-            # If no feasible K is positive definite, the other solvers do not converge for many
-            # equalities.
+            # The other solvers do not converge if there are many equalities and no feasible K is
+            # positive definite.
             has_many_edges = len(problem.edges) > _MAX_INTERIOR_FIRST_EDGES["equality"]
             if (
                 has_many_edges
@@ -568,7 +570,7 @@ class MVU(_Unfolding):
         return coordinates
 
     def _check_locked(self, points: Floats) -> None:
-        """Set ``locked_up_``, and warn if locked rows have much variance beyond n_components."""
+        """Set ``locked_up_``. Warn if rows are locked and n_components is too small."""
         is_exact = self.constraints in ("equality", "inequality") and self.objective == "max"
         self.locked_up_ = bool(is_exact and self.trace_ <= _MAX_LOCKED_RATIO * self.gram_trace_)
         gain = self.trace_ / self.gram_trace_ - 1

@@ -48,7 +48,7 @@ class NPE(_LinearEmbedding):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Directions a of the projection, as rows.
+        Projection directions a, as rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)

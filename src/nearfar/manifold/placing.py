@@ -22,7 +22,7 @@ OUT_OF_SAMPLE_METHODS: list[AllowedValues] = [one_of("lle", "sdp", "sdp_refined"
 
 
 class _Unfolding(_GraphEmbedding):
-    """Base class of embeddings that preserve distances and place new points from their neighbors.
+    """Base class of embeddings that preserve distances and use neighbors to place new points.
 
     If components are unfolded separately, ``_embed`` sets ``_labels``, the connected component of
     each row. If Ctrl-C stops the fit, ``_embed`` sets ``_interrupt`` and returns the best solution
@@ -59,12 +59,12 @@ class _Unfolding(_GraphEmbedding):
         finally:
             del self._interrupt
         if interrupt is not None:
-            # The estimator keeps the best solution so far; Ctrl-C then propagates as usual.
+            # The best solution so far is already stored.
             raise interrupt
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by the method ``out_of_sample``, from their nearest training rows.
+        r"""Map points, using their nearest training rows. ``out_of_sample`` is the method.
 
         - "lle": :math:`y = \sum_i w_i y_i`, where the weights reconstruct the point from its
           neighbors and sum to one.
@@ -122,7 +122,7 @@ def place_new_points(
     method: OutOfSampleMethod = "lle",
     reg: float = 1e-3,
 ) -> Matrix:
-    """Return coordinates of new points, computed from their nearest (distinct) training rows.
+    """Return coordinates of new points, computed from their nearest distinct training rows.
 
     Uses the formulas of :meth:`_Unfolding.transform`. Distances between ``coordinates`` are in the
     units of ``points``. At least r + 1 neighbors are used if there are that many rows, where r is

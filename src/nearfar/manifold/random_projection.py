@@ -36,13 +36,15 @@ class RandomProjection(StatisticsLearner):
     ----------
     n_components : int or "auto", default="auto"
         Dimension of the output: q. "auto" uses the bound above, or the number of features if that
-        is smaller. With as many "orthogonal" components as features, distances do not change.
+        is smaller. If q equals the number of features, an "orthogonal" matrix does not change
+        distances.
     eps : float in (0, 1), default=0.1
         Maximum relative change of a squared distance: :math:`\epsilon` in the bound above.
     matrix_type : {"orthogonal", "gaussian", "sparse"}, default="orthogonal"
         Type of the random matrix: "orthogonal" is the matrix P above, "gaussian" has independent
-        normal entries, "sparse" has independent entries that are mostly zero. The last two are
-        those of scikit-learn's ``GaussianRandomProjection`` and ``SparseRandomProjection``.
+        normal entries, "sparse" has independent entries that are mostly zero. The last two types
+        are the same as in scikit-learn's ``GaussianRandomProjection`` and
+        ``SparseRandomProjection``.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. It determines the projection.
 
@@ -124,5 +126,5 @@ class RandomProjection(StatisticsLearner):
         if self.matrix_type == "gaussian":
             return np.asarray(matrix, np.float64)
         axes, triangle = np.linalg.qr(matrix.T)
-        # These signs make the basis of the subspace unique and uniformly distributed.
+        # With these signs, the QR factorization is unique and the axes are uniformly distributed.
         return np.sqrt(p / q) * (axes * np.sign(np.diag(triangle))).T

@@ -17,7 +17,7 @@ from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, rotate_to_axes
 
 # The default price of slack, ω / (1 - ω), is this constant divided by λ_2, the second smallest
-# eigenvalue of the graph Laplacian. The constant is lower than in VariationalMVU, which allows more
+# eigenvalue of the graph Laplacian. The constant is lower than in VariationalMVU, to allow more
 # slack. More slack stretches the starting positions, so that they are not folded. The last stage
 # fits the lengths anyway.
 _AUTOMATIC_PRICE = 5.0
@@ -224,7 +224,7 @@ def plot_sensors(
         target = np.asarray(true, dtype=np.float64)
         if target.shape != positions.shape:
             raise ValueError(
-                "true and places must have the same shape. Got "
+                "`true` and `places` must have the same shape. Got "
                 f"{target.shape} and {positions.shape}."
             )
         if not anchors:
@@ -258,7 +258,7 @@ def plot_sensors(
 
 
 def _descend(graph: Edges, positions: Matrix, **options: Any) -> StressDescent:
-    """Run the descent, and raise if Ctrl-C stopped it: no estimator stores the best solution."""
+    """Run the descent. After Ctrl-C, raise KeyboardInterrupt, because no result can be stored."""
     descent = descend_stress(graph, positions, **options)
     if descent.interrupt is not None:
         raise descent.interrupt
@@ -335,7 +335,7 @@ def _take_leading_axes(graph: Edges, Y: Matrix, count: int) -> Matrix:
 
 
 def _align_to_targets(positions: Matrix, mask: NDArray[np.bool_], target: Matrix) -> Matrix:
-    """Rotate, reflect and shift all positions to bring those in ``mask`` closest to ``target``."""
+    """Rotate, reflect and shift all positions so that those in ``mask`` best match ``target``."""
 
     selected = positions[mask]
     left_vectors, _, right_vectors = linalg.svd(

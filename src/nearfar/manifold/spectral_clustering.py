@@ -238,7 +238,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         return np.asarray(labels, dtype=np.intp)
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points by Nyström's formula, then scale them to unit length.
+        r"""Map points with Nyström's formula, then scale them to unit length.
 
         .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i v_{it} \frac{K(x, x_i)}
             {\sqrt{\sum_j K(x, x_j) \sum_j K(x_i, x_j)}} ,
@@ -269,8 +269,8 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             lengths = connect_queries(
                 self._points, queries[block], n_neighbors=self._n_neighbors, reach=self._reach
             )
-            # The division by the square root of the point's own sum is omitted, because unit_rows
-            # would cancel it.
+            # Do not divide by the square root of the point's own sum, because unit_rows would
+            # cancel this factor.
             new_coordinates[block] = unit_rows(
                 compute_affinities(lengths, self.weights, self.width_) @ axes
             )

@@ -52,8 +52,8 @@ class VariationalMVU(_BasisUnfolding):
     n_neighbors : int, default=5
         Number of neighbors per row.
     n_basis : int, default=10
-        Number m of basis functions, at least ``n_components``. More functions slow the program down
-        and rarely improve the result.
+        Number m of basis functions, at least ``n_components``. More functions make the semidefinite
+        program slower and rarely improve the result.
     basis : {"laplacian", "lle"}, default="laplacian"
         Basis functions: the lowest eigenvectors of the graph Laplacian ("laplacian") or of the
         matrix of locally linear embedding ("lle").
@@ -69,10 +69,10 @@ class VariationalMVU(_BasisUnfolding):
         Whether to refine the solution by descent.
     max_iter : int, default=100
         Maximum number of iterations. The limit applies to each of the two stages of the refinement.
-        With far more iterations, the first stage crumples the sheet.
+        Far more iterations can crumple the embedding in the first stage.
     bound_iter : int, default=200
         Number of additional steps that improve ``dual_bound_`` without changing the embedding. The
-        steps are in m dimensions. 0 skips these steps.
+        steps use m dimensions. 0 skips these steps.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
@@ -93,7 +93,7 @@ class VariationalMVU(_BasisUnfolding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     factor_ : ndarray of shape (n_distinct, n_columns)
-        Matrix Y with :math:`K = Y Y^T`, rotated to its principal axes. It has all dimensions, not
+        Matrix Y with :math:`K = Y Y^T`, rotated to its principal axes. Y has all dimensions, not
         only the first ``n_components``. K has one block per component.
     eigenvalues_ : ndarray of shape (n_columns,)
         Eigenvalues of K, in descending order.
@@ -109,7 +109,7 @@ class VariationalMVU(_BasisUnfolding):
     duality_gap_ : float
         Relative duality gap (bound - objective) / bound.
     basis_gap_ : float
-        Relative duality gap of the semidefinite program for Z within the basis.
+        Relative duality gap of the semidefinite program that determines Z.
     stress_ : float
         Root mean square of the slack in ``embedding_``, relative to the mean squared length.
     edges_ : ndarray of shape (n_edges, 2)

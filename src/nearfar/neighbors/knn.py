@@ -43,7 +43,7 @@ class KNNClassifier(AfterLearner, NeighborsClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. None uses X without a transformation.
     n_neighbors : int, default=3
         Number of neighbors that vote.
     ties : {"shrink", "first"}, default="shrink"

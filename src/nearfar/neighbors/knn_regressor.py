@@ -37,7 +37,7 @@ class KNNRegressor(RegressorMixin, AfterLearner, NeighborsBase):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. None uses X without a transformation.
     n_neighbors : int, default=5
         Number of neighbors whose values are averaged.
 

@@ -17,8 +17,9 @@ from nearfar.base.relevance import compute_relevance
 
 # Maximum number of training rows on which `estimate_linear_map` checks the estimated matrix.
 _MAX_ROWS_COMPARED = 500
-# Maximum error of the estimated matrix for a transformation that is accepted as linear, as a
-# fraction of the largest transformed value. The keys are 4 for single and 8 for double precision.
+# A transformation is accepted as linear if the error of the estimated matrix is at most this
+# fraction of the largest transformed value. The keys are the bytes per number: 4 for single
+# precision and 8 for double precision.
 _MAX_DEVIATION = {4: 1e-3, 8: 1e-6}
 
 
@@ -37,7 +38,7 @@ def explain_linear(
     voter : NeighborsClassifier
         Classifier fitted to transformed rows.
     mapped : array-like
-        Rows to explain, as ``voter.predict`` accepts them.
+        Rows to explain, after the transformation that ``voter.predict`` expects.
     queries, rows : ndarray of shape (n_queries, n_features) and (n_samples, n_features)
         Rows to explain and training rows, both before the transformation.
     linear : ndarray of shape (q, n_features) or None

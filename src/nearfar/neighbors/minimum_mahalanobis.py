@@ -28,7 +28,7 @@ from nearfar.summaries.whitening import (
 
 
 class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
-    r"""Classifier by the nearest class mean, with one Mahalanobis distance per class.
+    r"""Nearest class mean classifier with one Mahalanobis distance per class.
 
     With the means :math:`m_i` and covariances :math:`\Sigma_i` of the classes after the learner's
     transformation, a point y is assigned to the class with the smallest score:
@@ -217,13 +217,13 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
         return self
 
     def _compute_covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-        """Return a matrix T (q, r) and the class covariances (c, r, r) of the points times T."""
+        """Return a matrix T (q, r) and the class covariances (c, r, r) in the coordinates X @ T."""
         if self.shrinkage == "auto":
             B, image, _, W = regularize_within(statistics, "auto", standardize=True)
             T, image = B @ W, image.project(W)
             C = pool_covariances(image, self.pooling, self.ddof)
-            # The pooled covariance of the points times T is the identity. Adding a multiple of it
-            # therefore does not depend on the units of the features.
+            # In the coordinates X @ T, the pooled covariance is the identity matrix. Adding a
+            # multiple of the identity therefore does not depend on the units of the features.
             single = (image.counts == 1) & (self.pooling == 0)
             C[single] = np.eye(T.shape[1])
             tolerance = get_rank_tolerance(statistics)
@@ -233,8 +233,8 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
             return T, C
         T, image = find_total_range(statistics, standardize=True)
         C = pool_covariances(image, self.pooling, self.ddof)
-        # For points times T, the identity matrix becomes T'T, because find_total_range scales the
-        # features to unit variance. Only the diagonal of T'T is used.
+        # In the coordinates X @ T, the identity matrix becomes T'T, because find_total_range scales
+        # the features to unit variance. Only the diagonal of T'T is used.
         units = np.asarray(np.sum(T**2, axis=0))
         for k in range(len(C)):
             level = np.sum(C[k].diagonal() / units) / statistics.n_features

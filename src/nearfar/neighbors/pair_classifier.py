@@ -38,7 +38,7 @@ def _accepts_features(learner: Any, sizes: Sizes) -> bool:
 
 
 class PairClassifier(ClassifierMixin, Estimator):
-    r"""Classifier of pairs: similar if their learned distance is at most a threshold.
+    r"""Classifier of pairs as similar or dissimilar, by a threshold on their learned distance.
 
     .. math:: \hat y(x, z) = +1 \text{ if } d(x, z) \le \theta, \text{ else } -1
 
@@ -173,7 +173,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         pairs : array-like of shape (n_pairs, 2, n_features)
             The two points of each pair.
         y : array-like of shape (n_pairs,)
-            +1 for a similar pair, -1 for a dissimilar pair. Both must occur.
+            +1 for a similar pair, -1 for a dissimilar pair. Both values must occur.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         pairs : array-like of shape (n_pairs, 2, n_features)
             The two points of each pair.
         y : array-like of shape (n_pairs,)
-            +1 for a similar pair, -1 for a dissimilar pair. Both must occur.
+            +1 for a similar pair, -1 for a dissimilar pair. Both values must occur.
         strategy, beta, min_rate : optional
             Override the parameters of the same name. None keeps the classifier's value.
 
@@ -315,7 +315,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         pairs : array-like of shape (n_pairs, 2, n_features)
             Pairs of points.
         y : array-like of shape (n_pairs,)
-            +1 for a similar pair, -1 for a dissimilar pair. Both must occur.
+            +1 for a similar pair, -1 for a dissimilar pair. Both values must occur.
 
         Returns
         -------
@@ -405,7 +405,8 @@ def find_best_threshold(
         rates = cuts.hit_rates, 1 - cuts.alarm_rates
         maximized_rate, limited_rate = rates if strategy == "max_tpr" else rates[::-1]
         criterion = np.where(limited_rate >= (min_rate or 0.0), maximized_rate, -1.0)
-        # If several thresholds maximize the rate, choose the one with the highest limited rate.
+        # If several thresholds are equally good, choose the one with the highest value of the rate
+        # that min_rate limits.
         criterion = np.where(criterion == criterion.max(), limited_rate, -1.0)
     return float(cuts.thresholds[np.argmax(criterion)])
 
@@ -441,7 +442,7 @@ def _is_supervised(learner: Any) -> bool:
 
 
 def derive_supervision(learner: Any, pairs: Pairs) -> Supervision | None:
-    """Convert pairs to the kind of supervision of a learner. Return None if it is unsupervised.
+    """Convert pairs to the supervision that a learner needs, or return None if it needs none.
 
     >>> from nearfar import RCA, Pairs
     >>> derive_supervision(RCA(), Pairs([[0, 1], [1, 2]], [[3, 4]], n_samples=6))

@@ -11,7 +11,7 @@ from nearfar.arrays import Vector
 
 
 class Cuts(NamedTuple):
-    """Thresholds in ascending order, and the numbers of pairs that each one predicts similar.
+    """Ascending thresholds, and how many pairs are predicted similar at each threshold.
 
     A pair is predicted similar if its distance is at most the threshold. ``hits`` counts the
     similar pairs that are predicted similar (true positives), ``alarms`` the dissimilar pairs that
@@ -52,7 +52,7 @@ class Cuts(NamedTuple):
 
 
 def find_cuts(distances: Vector, is_similar: NDArray[np.bool_]) -> Cuts:
-    """Return thresholds midway between successive distinct distances, with their counts.
+    """Return thresholds midway between successive distinct distances, and their pair counts.
 
     The first threshold is below all distances, and the last one is the largest distance.
 

@@ -35,7 +35,7 @@ MAX_SCHEMA = 2**24
 MAX_NODES = 200_000
 # Maximum nesting depth of the schema's nodes and of a model's components.
 MAX_DEPTH = 64
-# Limit in bytes for the shape of an empty array. Dimensions of length 0 are counted as 1.
+# Maximum size of an empty array in bytes, computed as if dimensions of length 0 had length 1.
 _MAX_EMPTY = 2**24
 # Allowed item sizes in bytes for each dtype kind of NumPy.
 ITEM_SIZES = {"b": {1}, "i": {1, 2, 4, 8}, "u": {1, 2, 4, 8}, "f": {2, 4, 8}}
@@ -160,7 +160,8 @@ def read_information(archive: zipfile.ZipFile) -> dict[str, Any]:
     if not all(type(version) is str for version in information["versions"].values()):
         raise ModelFileError("nearfar.json: the values of versions must be strings.")
     keys = ("format", "model", "created", "versions", "training_rows", "metadata")
-    # Several components may store the same rows, so the sum of the numbers would be too large.
+    # Several components may store the same rows, so report the largest number of rows and not the
+    # sum.
     summary = {"holds_training_rows": any(rows), "n_training_rows": max(rows, default=0)}
     return {**{key: information[key] for key in keys}, **summary}
 

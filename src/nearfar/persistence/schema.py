@@ -192,7 +192,7 @@ def _check_node(node: dict[str, Any], name: str, place: str, types: Types) -> No
 def _list_children(
     node: dict[str, Any], place: str, archive: zipfile.ZipFile, unused_arrays: set[str]
 ) -> list[tuple[str, Any]]:
-    """Check the content of a node, and return its child nodes with their places.
+    """Check the content of a node. Return each child node and its location in the schema.
 
     The names of arrays that the node uses are removed from ``unused_arrays``.
     """
@@ -249,7 +249,7 @@ def _list_dict_children(
         raise ModelFileError(f"{place}: the keys and key types of a dict do not match.")
     for key in type_nodes:
         if not isinstance(key, dict) or key.get("__loader__") != "TypeNode":
-            raise ModelFileError(f"{place}: {format_value(key)} is not a valid type of a key.")
+            raise ModelFileError(f"{place}: {format_value(key)} cannot be the key of a dict.")
         if f"{key.get('__module__')}.{key.get('__class__')}" not in key_types:
             raise ModelFileError(f"{place}: keys must be {' or '.join(key_types)}.")
     children = [(join_place(place, key), child) for key, child in content.items()]

@@ -50,7 +50,7 @@ from nearfar.state import (
     optional,
 )
 
-#: Dict from the class names that files use to the classes.
+#: Classes by the names that model files use for them.
 Types = dict[str, type]
 
 # A type added here must not store functions and must not index memory without a bounds check. It
@@ -406,7 +406,8 @@ _SKLEARN_STATES: dict[type, tuple[str, dict[str, Condition]]] = {
         },
     ),
 }
-# Dicts from a parameter to the attribute that must not be None if the parameter is true.
+# Parameters and attributes of scikit-learn classes: if the parameter is true, the attribute must
+# not be None.
 _REQUIRED_IF_TRUE = {
     StandardScaler: {"with_mean": "mean_", "with_std": "scale_"},
     RobustScaler: {"with_centering": "center_", "with_scaling": "scale_"},

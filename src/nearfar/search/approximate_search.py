@@ -20,8 +20,8 @@ _FLOAT32 = np.dtype(np.float32)
 # Minimum recall: fraction of the true neighbors that must be found for a sample of rows. The search
 # effort is doubled until this recall is reached.
 _RECALL = 0.95
-# Number of rows in the sample that tunes the search effort. A second sample of the same size
-# measures the final recall.
+# Number of rows in the sample with which the search effort is tuned. A second sample of the same
+# size measures the final recall.
 _SAMPLE = 256
 # Search effort of the first attempt. The effort is the number of lists searched ("ivf") or the size
 # of the candidate list ("hnsw").
@@ -55,7 +55,7 @@ def approximate_kneighbors(
     seed = int(random.randint(np.iinfo(np.int32).max))
     rows, _ = place_rows(X, X)
     search, max_effort = (_build_inverted_file if kind == "ivf" else _build_graph)(rows, seed)
-    n_requested = n_neighbors + 1  # One more, because each row finds itself.
+    n_requested = n_neighbors + 1  # Search for one more neighbor, because each row finds itself.
     n_candidates = min(n_requested + SPARE, n)
 
     def find_candidates(query_ids: Indices, effort: int) -> Indices:

@@ -44,7 +44,7 @@ class Ball(NamedTuple):
 
 
 class MeanSplitBallTree:
-    r"""Ball tree for exact neighbors; nodes are split at the mean along their longest direction.
+    r"""Ball tree for exact neighbor search. Nodes are split at their mean point.
 
     To split a node, find the point :math:`x_1` farthest from a random one and the point
     :math:`x_2` farthest from :math:`x_1`, project all points on :math:`x_1 - x_2`, and split them
@@ -107,8 +107,8 @@ class MeanSplitBallTree:
                 self.nodes[parent] = parent_node._replace(children=(*parent_node.children, index))
             if len(rows) > self.leaf_size:
                 is_left = _split_at_mean(points, rng)
-                # If all points are on one side, they are identical or differ only by rounding
-                # errors.
+                # If all points are on one side of the split, they are identical or differ only by
+                # rounding errors.
                 if is_left.any() and not is_left.all():
                     pending += [(rows[is_left], index), (rows[~is_left], index)]
 
@@ -120,7 +120,7 @@ class MeanSplitBallTree:
         Q : array-like of shape (n_queries, n_features)
             Query points.
         k : int, default=1
-            Number of neighbors. If there are fewer points, all are returned.
+            Number of neighbors. If the tree has fewer than k points, all points are returned.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class MeanSplitBallTree:
         return distances, indices
 
     def query_radius(self, q: ArrayLike, r: float) -> Indices:
-        """Find all points at most ``r`` away from one query.
+        """Find all points within the distance ``r`` of one query.
 
         Parameters
         ----------
@@ -174,13 +174,13 @@ class MeanSplitBallTree:
         return np.sort(np.concatenate(hits))
 
     def _find_nearest(self, query: Matrix, k: int) -> tuple[Matrix, Indices]:
-        """Search depth first. The child with the closer center is visited first."""
+        """Search the tree depth first. Visit the child with the closer center first."""
         distances, indices = np.full(k, np.inf), np.full(k, len(self.X), np.intp)
         pending = [0]
         while pending:
             node = self.nodes[pending.pop()]
-            # Keep nodes at exactly the k-th distance: they may contain a point with a smaller
-            # index.
+            # Keep nodes at exactly the k-th distance, because they may contain a point with a
+            # smaller index.
             if self._bound_distance(query, node) > distances[-1]:
                 continue
             if node.children:
@@ -199,7 +199,7 @@ class MeanSplitBallTree:
         return distances, indices
 
     def _bound_distance(self, query: Matrix, node: Ball) -> float:
-        """Return a lower bound on the distance to the node's points. It allows for rounding."""
+        """Return a lower bound on the distance to the node's points, with a margin for rounding."""
         length = _compute_length(query - node.center)
         rounding = 4 * (len(query) + 4) * float(np.finfo(np.float64).eps)
         return length - node.radius - rounding * (length + node.radius)

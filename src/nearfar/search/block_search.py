@@ -20,13 +20,13 @@ from nearfar.search.placed_rows import PlacedRows
 _MAX_ROWS_PER_BLOCK = 1024
 # Maximum number of bytes per block of rows.
 _MAX_BYTES_PER_BLOCK = 2**22
-# Minimum number of evenly spaced rows from which the first threshold is computed.
+# The first threshold is computed from about this number of evenly spaced rows.
 _MIN_SAMPLE = 256
-# Minimum number of sampled rows per requested neighbor.
+# For many neighbors, the first threshold is computed from this number of rows per neighbor.
 _SAMPLE_PER_NEIGHBOR = 8
-# Minimum capacity of the buffer of the best rows, per requested neighbor.
+# The buffer of the best rows has space for at least this number of rows per requested neighbor.
 _CAPACITY_PER_NEIGHBOR = 4
-# Minimum capacity of the buffer of the best rows.
+# The buffer of the best rows has space for at least this number of rows.
 _MIN_CAPACITY = 96
 # Minimum number of chunks into which a row is divided to bound its k-th smallest value.
 _MIN_CHUNKS = 64
@@ -63,7 +63,10 @@ class BlockProducts:
         self._buffer = np.empty(len(self._query_factor) * self.block_size, dtype)
 
     def compute_block(self, block: slice | Indices) -> NDArray[Any]:
-        """Return the values of all queries for one block of at most ``block_size`` rows."""
+        """Return ``||x - q||^2 - ||q||^2`` for each query q and each row x of a block.
+
+        The block has at most ``block_size`` rows. With ``adds_query_norms``, ``||q||^2`` is added.
+        """
         if self._row_factor is None:
             self._row_factor = np.empty(
                 (self.block_size, self._query_factor.shape[1]), self._query_factor.dtype
@@ -71,21 +74,21 @@ class BlockProducts:
         return self.compute_products(fill_right_factor(self._rows, block, self._row_factor))
 
     def compute_products(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of all queries for rows prepared by :func:`fill_right_factor`."""
+        """Multiply all queries by a right factor from :func:`fill_right_factor`."""
         shape = len(self._query_factor), len(rows)
         return np.matmul(
             self._query_factor, rows.T, out=self._buffer[: shape[0] * shape[1]].reshape(shape)
         )
 
     def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield, for each block, the index of its first row and the values of all queries."""
+        """Yield the index of the first row of each block, and the result of ``compute_block``."""
         n = len(self._rows.X)
         for begin in range(0, n, self.block_size):
             yield begin, self.compute_block(slice(begin, min(begin + self.block_size, n)))
 
 
 def fill_right_factor(rows: PlacedRows, block: slice | Indices, out: NDArray[Any]) -> NDArray[Any]:
-    """Write rows, squared norms and ones to ``out``: the right factor of :class:`BlockProducts`."""
+    """Write the right factor of :class:`BlockProducts` to ``out``: rows, squared norms and ones."""
     squares = rows.squares[block]
     p = rows.X.shape[1]
     out = out[: len(squares)]
@@ -155,7 +158,7 @@ def bound_kth_smallest(values: NDArray[Any], k: int) -> NDArray[Any]:
 
 
 class _Best:
-    """Buffer of the smallest values of each query. A full buffer is reduced to the best values."""
+    """Buffer of the smallest values of each query. If it is full, the larger values are removed."""
 
     def __init__(self, threshold: Vector, n_requested: int, dtype: np.dtype[Any]) -> None:
         up = np.asarray(np.inf, dtype)
@@ -168,7 +171,7 @@ class _Best:
         self._counts = np.zeros(len(threshold), np.intp)
 
     def add(self, values: NDArray[Any], flat: Indices, begin: int) -> None:
-        """Add the values of a block that are below the threshold. Its first row is ``begin``."""
+        """Add a block's values that are below the threshold. The block starts at row ``begin``."""
         if not len(flat):
             return
         width, capacity = values.shape[1], self._values.shape[1]

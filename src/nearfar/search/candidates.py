@@ -12,7 +12,7 @@ from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.blocks import split_rows
 
 # Number of candidates in addition to the k nearest. The distance of the farthest candidate shows
-# whether rounding can have hidden a closer row.
+# whether a closer row may have been missed because of rounding.
 SPARE = 8
 # Maximum number of entries per block of differences, so that the block stays in the cache.
 _MAX_ENTRIES_PER_BLOCK = 1 << 16
@@ -82,19 +82,20 @@ def select_first_pairs(
 
 def _compute_lengths(difference: Matrix) -> Matrix:
     difference *= difference
-    # ``sum`` adds the entries of a row in the same order for every row of the array. einsum does
-    # not.
+    # Use ``sum``, because it adds the entries of every row in the same order. einsum does not.
     return np.sqrt(difference.sum(axis=1))
 
 
 def compute_reach(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    """Return an upper bound on the expanded squared distance of any row within ``radius``."""
+    """Return an upper bound on the computed squared distance of any row within ``radius``."""
     with np.errstate(over="ignore"):
         return radius**2 + bound_rounding(norms, radius, p, dtype)
 
 
 def bound_rounding(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    r"""Bound the rounding error of expanded squared distances of rows within ``radius``.
+    r"""Bound the rounding error of squared distances computed as ``||x||^2 - 2 x·q + ||q||^2``.
+
+    The bound holds for all rows x within ``radius`` of the query q.
 
     Let u be half the spacing of floating-point numbers at 1. For a query q and a row x whose
     entries were each rounded once, their squares and twice their product, summed in any order, have
@@ -115,7 +116,7 @@ def bound_rounding(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) 
 def compute_reach_of_nearest(
     norms: Matrix, squared: Matrix, p: int, dtype: np.dtype[Any]
 ) -> Matrix:
-    r"""Return an upper bound on the expanded squared distances of the k nearest rows.
+    r"""Return an upper bound on the computed squared distances of the k nearest rows.
 
     For k rows, the expanded form gives ``squared`` or less. Let e be the error bound
     (:func:`bound_rounding`) of a row whose distance r is the square root of ``squared``. This bound
@@ -127,7 +128,7 @@ def compute_reach_of_nearest(
 
 
 def compute_center(X: Floats) -> Matrix:
-    """Return a point in the middle of the data, used as origin for expanded squared distances.
+    """Return a point in the middle of the data. With this origin, rounding errors are small.
 
     The point is a median, because a single distant row would move the mean away from all others. A
     sample of rows suffices, because any point close to the data works.
@@ -161,7 +162,7 @@ def compute_squared_norms(Z: Floats) -> Matrix:
 
 
 def remove_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
-    """Remove each row from its own neighbors, or its last neighbor if the row is not among them."""
+    """Remove each row from its own neighbors. If it is not listed, remove its last neighbor."""
     n, k = indices.shape
     mask = indices != np.arange(n)[:, None]
     mask[mask.all(axis=1), -1] = False
@@ -169,7 +170,7 @@ def remove_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
 
 
 def view_rows_as_bytes(X: Floats) -> NDArray[np.void]:
-    """Return a view with one item per row, which contains the bytes of the row.
+    """Return a view of X in which each item consists of the bytes of one row.
 
     Rows that differ only in the sign of a zero have different bytes.
     """
@@ -190,8 +191,8 @@ def find_identical_rows(X: Floats) -> tuple[Indices, Mask]:
     size = max(1, _MAX_ENTRIES_PER_BLOCK // X.shape[1])
     for block in split_rows(len(X), 16 * X.shape[1], max_rows=size):
         bits = _view_as_bits(X[block]).astype(np.uint64)
-        # Mix the leading bits into the trailing bits, which are zero in most floats and would stay
-        # zero in a product.
+        # Mix the leading bits into the trailing bits. In most floats, the trailing bits are zero
+        # and would stay zero in a product.
         bits ^= bits >> np.uint64(8 * X.itemsize // 2)
         hashes[block] = bits @ weights
     order = np.argsort(hashes, kind="stable")

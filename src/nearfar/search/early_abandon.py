@@ -28,7 +28,7 @@ from nearfar.search.candidates import (
 from nearfar.search.placed_rows import place_rows
 from nearfar.solvers.eigen import descending_eigh
 
-# Fraction of the variance that the leading axes have. The first sum is over the leading axes.
+# The leading axes are the first principal axes that together explain this fraction of the variance.
 _LEADING_FRACTION = 0.9
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -121,7 +121,7 @@ def _find_nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[
         limit = (reach_leading[block] - compute_squared_norms(leading_queries[block])).astype(
             np.float32
         )
-        # Round up: the conversion to float32 must not remove a pair.
+        # Round up, so that the conversion to float32 does not remove a pair.
         is_near = query_factor @ row_factor <= np.nextafter(limit, np.float32(np.inf))[:, None]
         rows, columns = np.divmod(np.flatnonzero(is_near), len(X))
         rows, columns = _drop_distant_pairs(
@@ -159,7 +159,7 @@ def _drop_distant_pairs(
 
 
 def _bound_sum(norms: Matrix, radius: Matrix, p: int) -> Matrix:
-    """Return an upper bound on squared distances in rotated coordinates within ``radius``.
+    """Return an upper bound on computed squared distances of rotated rows within ``radius``.
 
     The errors of centering, rotation (by axes that are orthogonal up to rounding) and summation are
     a multiple of ``p eps (||x|| + ||q||)^2``, like the error of the expanded form. Four times the

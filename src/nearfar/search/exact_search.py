@@ -46,43 +46,44 @@ from nearfar.search.placed_rows import PlacedRows, place_rows
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _TINY = float(np.finfo(np.float64).tiny)
-# Number of candidates in addition to the k nearest that a tree proposes at first.
+# In the first search, a tree proposes this number of candidates in addition to the k nearest.
 _N_SPARE_FOR_TREE = 2
 # Maximum number of queries per block.
 _MAX_QUERIES_PER_BLOCK = 2048
-# Minimum number of multiplications for several threads. Below it, starting threads takes longer
-# than the products.
+# Minimum number of multiplications at which several threads are used. With fewer multiplications,
+# starting the threads takes longer than the products.
 _MIN_THREAD_FLOPS = 10**8
-# Minimum number of multiplications for faiss. Below it, loading faiss takes longer than the search.
+# Minimum number of multiplications at which faiss is used. With fewer multiplications, loading
+# faiss takes longer than the search.
 _MIN_FAISS_FLOPS = 10**10
-# Maximum number of rows for which the distances of a query to all rows are computed together.
+# Maximum number of rows of a small X. For a small X, the distances from a query to all rows are
+# computed together.
 _MAX_SMALL_ROWS = 8192
-# Maximum number of entries of X for which the distances of a query to all rows are computed
-# together.
+# Maximum number of entries of a small X.
 _MAX_SMALL_ENTRIES = 2**22
-# Maximum number of distances per block of queries if the distances to all rows are computed
-# together.
+# Maximum number of distances per block of queries if X is small.
 _MAX_DISTANCES_PER_BLOCK = 2**20
-# Maximum number of candidates per query among few rows. Queries with more candidates are searched
-# again.
+# Maximum number of candidates per query if X is small. The search is repeated for queries with more
+# candidates.
 _MAX_CANDIDATES = 256
-# The maximum number of candidates is raised to this multiple of the number of neighbors.
+# The maximum number of candidates is at least this multiple of the number of neighbors.
 _MAX_CANDIDATES_PER_NEIGHBOR = 8
 # Maximum number of queries per block of the search within a radius.
 _MAX_RADIUS_QUERIES = 512
 # Maximum number of pairs per block of the search within a radius.
 _MAX_PAIRS_PER_BLOCK = 2**19
-# The search within a radius uses float64 if the rounding error may exceed this fraction of the
-# squared radius for more than this fraction of the queries.
+# The rounding error of a query is large if it may exceed this fraction of the squared radius. The
+# search within a radius uses float64 if more than the same fraction of the queries have large
+# errors.
 _MAX_ROUNDING = 0.05
-# Minimum number of rows for which trees are faster than blocks. The keys are maximum numbers of
+# Minimum number of rows at which trees are faster than blocks. The keys are maximum numbers of
 # features. Measured in benchmarks/results/search.md: trees are 2.6 to 9 times faster on one thread,
 # which leaves a margin for blocks on several threads. With 8 or more features, blocks are faster.
 _MIN_TREE_ROWS = {
     "neighbors": {3: 5_000, 5: 20_000},
     "impostors": {2: 60_000, 3: 100_000, 5: 300_000},
 }
-# Minimum number of queries for which building a tree pays off.
+# Minimum number of queries at which building a tree pays off.
 _MIN_TREE_QUERIES = 1000
 
 
@@ -94,7 +95,7 @@ def kneighbors(
     search: str = "auto",
     n_threads: int | None = None,
 ) -> tuple[Matrix, Indices]:
-    """Return distances and indices of the nearest rows of ``X`` to each query, exactly.
+    """Return the exact nearest rows of ``X`` for each query: distances and indices.
 
     The result is the same as computing ``np.linalg.norm(X - query, axis=1)`` in float64 for every
     query and sorting it with a stable sort: among rows at the same distance, the smaller index
@@ -156,7 +157,7 @@ def kneighbors(
 def radius_neighbors(
     X: Floats, queries: Floats | None = None, *, radius: float
 ) -> tuple[Indices, Indices, Matrix]:
-    """Return all rows of ``X`` within ``radius`` of each query, exactly.
+    """Return exactly the rows of ``X`` within ``radius`` of each query.
 
     The result is indptr, indices and distances (CSR). The entries of query ``i`` are
     ``indptr[i]`` to ``indptr[i + 1]``, sorted by distance, then index. The radius is inclusive: it
@@ -265,7 +266,8 @@ def _find_nearest(
             reach = compute_reach(queries.squares[query_ids], radius, p, proposal.dtype)
             # The added term covers underflow, because differences were squared before scaling.
             is_uncertain = beyond <= reach + 4 * p * _TINY / rows.scale**2
-            # If the k-th and the last candidate are equally far, a higher precision does not help.
+            # If the k-th and the last candidate have the same distance, higher precision does not
+            # help.
             is_tied = is_uncertain & (measured[:, k - 1] == measured[:, -1])
             return query_ids[is_uncertain & ~is_tied], query_ids[is_tied]
 
@@ -289,7 +291,7 @@ def _find_nearest(
 def _find_nearest_of_few(
     rows: PlacedRows, queries: PlacedRows, distances: Matrix, indices: Indices, n_threads: int
 ) -> Indices:
-    """Search few rows by products with all rows. Return the queries with too many candidates.
+    """Find the nearest rows if X is small. Return the queries that have too many candidates.
 
     The results are written to ``distances`` and ``indices``. A bound on the k-th product, plus the
     rounding error, leaves few rows in addition to the nearest. All rows below the bound are
@@ -371,7 +373,7 @@ def _list_proposals(
 def _split_queries(
     query_ids: Indices, n: int, p: int, proposal: _Proposal, n_threads: int
 ) -> list[Indices]:
-    """Split queries into blocks that fit into memory, with equally many blocks per thread."""
+    """Split queries into blocks that fit into memory, with the same number of blocks per thread."""
     size, n_candidates = proposal.dtype.itemsize, proposal.n_candidates
     block_size = choose_block_size(n, p, proposal.dtype, 2 * n_candidates)
     # Memory for the product and its comparison, the best rows and their ranking, and the query.
@@ -392,7 +394,7 @@ def _split_queries(
 
 @contextmanager
 def _choose_threads(flops: float, n_threads: int) -> Iterator[int]:
-    """Yield the number of threads to use. Small problems use one thread, also in BLAS."""
+    """Choose the number of threads. For a small problem, BLAS also uses only one thread."""
     if flops < _MIN_THREAD_FLOPS:
         with use_one_blas_thread():
             yield 1
@@ -442,7 +444,7 @@ def find_pairs_within(
         is_rough = np.mean(np.sqrt(rounding / _MAX_ROUNDING) > lengths) > _MAX_ROUNDING
         dtype = _FLOAT64 if is_rough else _FLOAT32
     if among is not None:
-        # Move all other rows to an infinite distance.
+        # Set the distance of all rows outside ``among`` to infinity.
         squares = np.full(n, np.inf)
         squares[among] = rows.squares[among]
         rows = replace(rows, squares=squares)
@@ -468,7 +470,7 @@ def find_pairs_within(
                 )
             chunks.append((row[hits], column[hits], distances[hits]))
         row, column, distances = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
-        # Sort by distance, then row of X, within each query.
+        # Within each query, sort by distance, then by row index.
         order = np.lexsort((column, distances, row))
         return [(block, row[order], column[order], distances[order])]
 
@@ -480,14 +482,14 @@ def find_pairs_within(
 
 
 def _find_first_of_identical(X: Floats, k: int) -> Indices:
-    """Return the indices of the first ``k`` rows of each set of identical rows, sorted."""
+    """Return the sorted indices of the first ``k`` rows of each set of identical rows."""
     order, starts = find_identical_rows(X)
     preceding = np.arange(len(X)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     return np.sort(order[preceding < k])
 
 
 def _find_distinct(X: Floats) -> tuple[Indices, Indices]:
-    """Return the first row of each set of identical rows, and the number of each row's set."""
+    """Return the first row of each set of identical rows, and the set to which each row belongs."""
     order, starts = find_identical_rows(X)
     groups = np.empty(len(X), np.intp)
     groups[order] = np.cumsum(starts) - 1

@@ -19,7 +19,7 @@ _MAX_BYTES_PER_BLOCK = 2**23
 
 @contextmanager
 def set_faiss_threads(n_threads: int) -> Iterator[Any]:
-    """Limit faiss to ``n_threads`` threads in the calling thread, and yield the module."""
+    """Limit faiss to ``n_threads`` threads in the calling thread, and yield the faiss module."""
     faiss = import_optional("faiss", "ann")
     previous = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(n_threads)
@@ -32,7 +32,7 @@ def set_faiss_threads(n_threads: int) -> Iterator[Any]:
 def find_nearest_by_faiss(
     rows: PlacedRows, queries: PlacedRows, query_index: slice | Indices, n_requested: int
 ) -> tuple[Vector, Indices]:
-    """Find the nearest rows to each query by faiss, in float32 and on one thread.
+    """Find the nearest rows to each query with faiss, in float32 and on one thread.
 
     Returns the same arrays as ``find_nearest_by_blocks``. Float32 rows that need neither centering
     nor scaling are used without a copy.

@@ -26,7 +26,7 @@ _MAX_QUERIES_PER_BLOCK = 128
 def find_leading_neighbors(
     X: Floats, numbers: Sequence[int], query_ids: Indices, *, n_neighbors: int, n_threads: int = 1
 ) -> list[Indices]:
-    """Return the neighbors of rows by their first q coordinates, for several values of q.
+    """Find the nearest neighbors in the first q coordinates, for several values of q.
 
     For each number q in ``numbers``, which must be ascending, the result equals
     ``kneighbors(X[:, :q], n_neighbors=k)[1][query_ids]``. All numbers are processed in one pass:
@@ -82,7 +82,7 @@ def find_leading_neighbors(
 
 
 class _Contribution:
-    """Part of the squared distances that comes from coordinates ``start:end``, as two factors."""
+    """Contribution of the coordinates ``start:end`` to squared distances, stored as two factors."""
 
     def __init__(self, Z: Matrix, start: int, end: int) -> None:
         coordinates = Z[:, start:end]
@@ -93,7 +93,7 @@ class _Contribution:
         self._n_terms = 3 * end + 8  # Upper bound on the number of terms.
 
     def add(self, squares: NDArray[np.float32], query_ids: Indices) -> None:
-        """Add this part to the squared distances of a block of queries, in place."""
+        """Add this contribution to the squared distances of a block of queries, in place."""
         sgemm(
             1.0, self._row_factor.T, self._query_factor[query_ids].T, 1.0, squares.T, overwrite_c=1
         )

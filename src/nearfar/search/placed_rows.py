@@ -18,7 +18,7 @@ from nearfar.search.candidates import compute_center, compute_squared_norms, com
 
 # Maximum number of entries per block of squared norms, so that the block stays in the cache.
 _MAX_ENTRIES_PER_BLOCK = 1 << 16
-# Range of squared norms that need no scaling in float32.
+# Rows whose squared norms are in this range need no scaling in float32.
 _SAFE_RANGE = 2.0**-60, 2.0**100
 
 
@@ -53,7 +53,7 @@ class PlacedRows:
             np.subtract(rows, center, out=out, dtype=dtype, casting="same_kind")
 
     def block(self, index: slice | Indices, dtype: np.dtype[Any]) -> Floats:
-        """Return the rows at ``index``, without conversion if they are unchanged rows of ``X``."""
+        """Return the rows at ``index``, centered, scaled and converted to ``dtype``."""
         rows = self.X[index]
         if self.is_unchanged and rows.dtype == dtype:
             return np.ascontiguousarray(rows)

@@ -224,7 +224,10 @@ def _update_mode(
 
 
 def contract_terms(X: Matrix, factors: Sequence[Matrix], mode: int) -> Matrix:
-    """Contract the samples with each term in all modes except one. Returns shape (n, d_mode, R)."""
+    """Contract the samples with each term in all modes except one.
+
+    The result has shape (n, d_mode, R).
+    """
     terms = [
         contract_except(X, [U[:, r] for U in factors], mode) for r in range(factors[0].shape[1])
     ]
@@ -232,7 +235,10 @@ def contract_terms(X: Matrix, factors: Sequence[Matrix], mode: int) -> Matrix:
 
 
 def compute_other_gram(factors: Sequence[Matrix], mode: int) -> Matrix:
-    """Multiply the Gram matrices of all factors except one elementwise. Returns shape (R, R)."""
+    """Multiply the Gram matrices of all factors except one elementwise.
+
+    The result has shape (R, R).
+    """
     grams = [U.T @ U for k, U in enumerate(factors) if k != mode]
     ones = np.ones((factors[0].shape[1],) * 2)
     return np.asarray(reduce(np.multiply, grams, ones))

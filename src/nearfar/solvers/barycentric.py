@@ -52,7 +52,7 @@ def compute_barycentric_weights(
 def compute_interpolating_weights(
     points: NDArray[Any], queries: NDArray[Any], neighbors: NDArray[np.intp], reg: float = 1e-3
 ) -> Matrix:
-    r"""Return reconstruction weights for new points, with a larger penalty for distant neighbors.
+    r"""Return reconstruction weights for new points. Distant neighbors have a larger penalty.
 
     .. math:: \min_w \|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2,
         \qquad \sum_j w_j = 1 .

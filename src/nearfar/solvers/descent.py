@@ -14,11 +14,11 @@ from nearfar.solvers.eigen import partial_eigh
 
 #: Function of a matrix (or a vector) that returns the value to minimize and its gradient.
 Objective = Callable[[Matrix], tuple[float, Matrix]]
-# Maximum number of line search evaluations per iteration.
+# Maximum number of evaluations of the objective per line search.
 _LINE_SEARCHES = 30
 # Number of past steps that L-BFGS stores.
 _MEMORY = 20
-# Maximum relative gap, in units of ``tol``, at which `descend_with_proof` stops.
+# Relative gap at which `descend_with_proof` stops, in units of ``tol``.
 _ACCEPTED_GAP = 50
 # Maximum number of times that `descend_with_proof` divides the tolerance by 10.
 _MAX_REFINEMENTS = 3
@@ -183,7 +183,7 @@ def descend_with_proof(
     bounds: optimize.Bounds | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Descent:
-    """Minimize a convex objective as `descend` does, until a bound proves the result.
+    """Minimize a convex objective with `descend` until the gap to a lower bound is small.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def descend_with_proof(
 def escape(
     value: Callable[[Matrix], float], L: Matrix, slope: Matrix, *, min_decrease: float = 0.0
 ) -> Matrix | None:
-    """Find a better map than L, a stationary point that is not an optimum of M = LᵀL.
+    """Find a better map than L, if L is a stationary point but M = LᵀL is not optimal.
 
     If L has lost rank, the gradient 2LG can vanish although G, the gradient in M, has a negative
     eigenvalue. A convex objective still decreases along the eigenvector of this eigenvalue.

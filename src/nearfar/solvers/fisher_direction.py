@@ -29,8 +29,8 @@ def find_fisher_direction(
     scatter : ndarray of shape (L, L)
         Positive definite within-class scatter S.
     tolerance : float, default=1e-12
-        Maximum reciprocal condition number of a singular scatter. The scatter is scaled to unit
-        diagonal first. A singular scatter raises LinAlgError.
+        Reciprocal condition number up to which the scatter is treated as singular. The scatter is
+        scaled to unit diagonal first. A singular scatter raises LinAlgError.
 
     Returns
     -------

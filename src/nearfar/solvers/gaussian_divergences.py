@@ -83,7 +83,7 @@ class GaussianFamily:
         return means, (covariances + covariances.T) / 2
 
     def _iter_columns(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield slices of columns with these columns of all Σ_k, of shape (c, p, block)."""
+        """Yield slices of columns, each with these columns of all Σ_k as an array (c, p, block)."""
         c, p = self.means.shape
         unit = np.eye(p)
         size = max(1, _MAX_ELEMENTS // max(1, c * p))
@@ -139,7 +139,7 @@ class ProjectedGaussians:
         return 2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
 
     def iter_differences(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield slices of j with the differences U'(m_i - m_j), of shape (block, c, q).
+        """Yield slices of j, each with the differences U'(m_i - m_j), of shape (block, c, q).
 
         The first axis of the differences is j, the second is i.
         """
@@ -150,7 +150,7 @@ class ProjectedGaussians:
             yield block, self.means[None] - self.means[block, None]
 
     def pull_back(self, by_covariances: Matrix, by_means: Matrix) -> Matrix:
-        """Convert derivatives in the projected moments to the gradient in U, of shape (p, q).
+        """Convert derivatives with respect to the projected moments to the gradient (p, q) in U.
 
         ``by_covariances`` contains the symmetric derivatives in the P_k, ``by_means`` the
         derivatives in the U'm_k.
@@ -180,11 +180,11 @@ class Divergence(Protocol):
         """Return the divergences D[i, j] = D(i||j), of shape (c, c), with a zero diagonal."""
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j)."""
 
 
-#: Function that maps all divergences, of shape (c, c), to a number and its derivatives, of shape
-#: (c, c). The derivatives are zero on the diagonal.
+#: Function that maps a matrix of divergences to a number and to a matrix of its derivatives. Both
+#: matrices have shape (c, c), and the derivatives are zero on the diagonal.
 Average = Callable[[Matrix], tuple[float, Matrix]]
 
 
@@ -238,7 +238,7 @@ class KullbackLeibler:
         return doubled
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j)."""
         if self.convention == "unnormalized":
             weights = 2 * weights
         return projected.pull_back(*_compute_kl_derivatives(projected, weights))
@@ -247,7 +247,7 @@ class KullbackLeibler:
 def _compute_kl_derivatives(
     projected: ProjectedGaussians, weights: Matrix
 ) -> tuple[Matrix, Matrix]:
-    r"""Return the derivatives of Σ w_ij KL(i||j) in the projected covariances and means.
+    r"""Return the derivatives of Σ w_ij KL(i||j) with respect to the projected moments.
 
     With :math:`Q_k = \sum_i w_{ik} (P_i + \delta_{ik}\delta_{ik}^T)`,
 
@@ -297,7 +297,7 @@ class SquaredDifference:
         return np.maximum(D, 0.0)
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j)."""
         weights = np.where(np.eye(len(weights), dtype=bool), 0.0, weights)
         # The derivative of N(0; 0, 2P) in P is -N/2 inv(P).
         total = weights.sum(axis=0) + weights.sum(axis=1)
@@ -392,7 +392,7 @@ class Bregman:
         return D
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q).
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j).
 
         This is the exact gradient of the quadrature sums that :meth:`values` returns.
         """

@@ -20,24 +20,24 @@ from nearfar.solvers.symmetric_vectors import (
     symmetric_kronecker,
 )
 
-# Length of a step as a fraction of the distance to the boundary. It is below 1, so that iterates
-# stay in the interior.
+# Length of a step as a fraction of the distance to the boundary. The fraction is below 1, so that
+# iterates stay in the interior.
 _STEP = 0.995
 # Maximum number of consecutive steps that do not reduce the complementarity. After that, only
 # rounding errors are left and the solver stops.
 _PATIENCE = 8
-# Maximum violation of the dual equations at which the dual objective is used as a bound. It is
-# relative to the sum of the multipliers.
+# Maximum violation of the dual equations, relative to the sum of the multipliers, at which the dual
+# objective is used as a bound.
 _FEASIBLE = 1e-9
-# Number of rows per unknown above which only the rows near the corner of their hinge are used
-# first.
+# Number of rows per unknown above which the program is first solved with only the rows near the
+# corner of their hinge.
 _ROWS_PER_UNKNOWN = 4
-# Maximum distance of near rows from the corner, in units of the margin. The first value is for the
-# first attempt, the second value for the second attempt.
+# Distance from the corner of the hinge up to which a row is near, in units of the margin. The first
+# attempt uses the first value, and the second attempt uses the second value.
 _REACHES = (0.25, 0.75)
-# Maximum fraction of near rows. Above, it is as fast to use all rows.
+# Maximum fraction of near rows. With a larger fraction, using all rows is as fast.
 _MAX_NEAR_FRACTION = 0.7
-# Relative gap at which the rough solution on all rows stops.
+# Relative gap at which the solver stops when it computes a rough solution on all rows.
 _ROUGH_GAP = 0.5
 
 
@@ -224,7 +224,7 @@ def solve_hinge_program_locally(
 def compute_centered_move(
     point: HingePoint, *, fraction: float = _STEP, min_centering: float = 0.0
 ) -> tuple[HingeMove, float]:
-    """Return a predictor-corrector step after Mehrotra from a factorized point, and its length.
+    """Return Mehrotra's predictor-corrector step from a factorized point, and its length.
 
     The target of the step is at least ``min_centering`` times the current complementarity.
     """

@@ -149,7 +149,7 @@ def evaluate_matrix(
 
 
 def _compute_coordinates(differences: Matrix) -> tuple[Matrix, Matrix]:
-    r"""Return short vectors with the same inner products as the vectors svec(dd'), and ``lift``.
+    r"""Return coordinates of the matrices dd' that preserve inner products, and ``lift``.
 
     The inner product of two pairs with differences d and e is (d'e)². The vectors, one per row,
     have at most as many entries as there are pairs. A vector x in these coordinates represents the

@@ -14,16 +14,15 @@ from nearfar.solvers.alternating_modes import CPWeights, contract_terms, make_cp
 from nearfar.solvers.joint_newton import minimize_smoothed_hinges, solve_exact_hinges
 from nearfar.solvers.smoothed_hinges import SmoothedHinges, compute_factor_gradients
 
-#: Widths of the rounded corner of the hinge, in the order of use. After the last of them, the exact
+#: Widths of the rounded corner of the hinge, in the order of use. After the last width, the exact
 #: solution is attempted.
 CORNER_WIDTHS = (1.0, 0.1)
-#: Further widths. They are used if the exact solution was not found, or if there are too many
-#: unknowns.
+#: Further widths, used if the exact solution was not found or if there are too many unknowns.
 NARROW_WIDTHS = (0.01, 1e-3, 1e-4)
 # Maximum number of unknowns for which Newton's method is used instead of L-BFGS.
 _MAX_NEWTON_UNKNOWNS = 600
-# Maximum distance from the corner of the hinge of samples that L-BFGS uses. Samples with a larger
-# distance are left out.
+# Maximum distance from the corner of the hinge at which a sample is used by L-BFGS. Other samples
+# are left out.
 _LBFGS_REACH = 0.3
 
 
@@ -128,7 +127,7 @@ def descend_jointly(
 def _minimize_lbfgs(
     problem: SmoothedHinges, point: Vector, width: float, *, is_last: bool
 ) -> Vector:
-    """Minimize the objective by L-BFGS, with hinges whose corner is rounded over a width."""
+    """Minimize the objective by L-BFGS, with hinges whose corner is rounded over ``width``."""
     subset = problem
     if width < 1:
         subset, *_ = problem.select_near_corner(

@@ -14,7 +14,7 @@ from nearfar.solvers.smoothed_hinges import SmoothedHinges
 # Distance from the corner of the hinge beyond which samples are left out of the steps. If the
 # rounded corner is wider, its width is used instead.
 _REACH = 0.3
-# Maximum number of rounds per width. The steps of a round use a subset of the samples.
+# Maximum number of rounds per width. All steps of a round use the same subset of the samples.
 _MAX_ROUNDS = 50
 # Initial damping, in units of the mean curvature.
 _INITIAL_DAMPING = 1e-3
@@ -35,7 +35,7 @@ _RESIDUAL_RTOL = 1e-8
 def minimize_smoothed_hinges(
     problem: SmoothedHinges, point: Vector, width: float, *, tol: float = 1e-4, max_iter: int = 100
 ) -> Vector:
-    """Find a stationary point for hinges whose corner is rounded over a width.
+    """Find a stationary point for hinges whose corner is rounded over ``width``.
 
     The method takes damped Newton steps on the samples near the corner of their hinge. The loss of
     the other samples is linear or zero. These samples are checked again once the scores have
@@ -240,7 +240,7 @@ class _InteriorPoint(HingePoint):
         )
 
     def factor(self) -> bool:
-        """Factorize the matrix of the next step. Damping is added if it is not positive definite.
+        """Factorize the matrix of the next step. If necessary, add damping.
 
         Return False if the maximum damping is not enough.
         """

@@ -13,18 +13,19 @@ from nearfar.blocks import split_rows
 from nearfar.state import Sizes, State, check_that, choice, floats, indices, integer_value, number
 
 # Length of a step towards the decision boundary, relative to the step that would reach the boundary
-# if f were linear. Longer steps cross the boundary.
+# if f were linear. With a value above 1, steps tend to cross the boundary.
 _OVERSHOOT = 1.5
 # Maximum length of a step, relative to the square root of the number of features.
 _MAX_STEP = 0.25
 # Maximum number of steps towards the boundary.
 _MAX_STEPS = 40
-# A zero of f is accepted if the relative width of its bracket, or the relative value of f, is at
-# most this value.
+# A zero of f is accepted if the relative width of its bracket or the relative value of f is at most
+# this number.
 _MIN_WIDTH = 1e-13
 # Maximum number of root-finding steps per bracket.
 _MAX_ROOT_STEPS = 100
-# Number of nearest candidates at which f is evaluated first to find a point with the other sign.
+# Number of nearest candidates that are tried first in the search for a point where f has the other
+# sign.
 _N_FIRST_POINTS = 64
 
 

@@ -226,7 +226,7 @@ class Model:
 
 
 def _find_shortest_move(A: Matrix, right: Vector) -> Vector:
-    """Return the shortest z with ``A z >= right``, by the method of Lawson and Hanson."""
+    """Return the shortest z with ``A z >= right``, found with the method of Lawson and Hanson."""
     lengths = np.linalg.norm(A, axis=1)
     rows = lengths > 0
     A, right = A[rows] / lengths[rows, None], right[rows] / lengths[rows]

@@ -36,8 +36,8 @@ def find_minimax_direction(
     positive, negative : ndarray of shape (L, L)
         Covariances of the classes. Their sum must be positive definite.
     tolerance : float, default=1e-12
-        Maximum reciprocal condition number of a singular sum of covariances. The sum is scaled to
-        unit diagonal first. A singular sum raises LinAlgError.
+        Reciprocal condition number up to which the sum of covariances is treated as singular. The
+        sum is scaled to unit diagonal first. A singular sum raises LinAlgError.
 
     Returns
     -------

@@ -14,7 +14,7 @@ CovarianceType = Literal["full", "diagonal", "spherical"]
 # Fraction of the mean variance that is added to each variance of a component. Without this floor,
 # components of three or four rows that happen to lie on a line give the shortest messages.
 _VARIANCE_FLOOR = 1e-2
-# Maximum log ratio of a density to the scale of its row. If a density exceeds it, all densities are
+# Maximum log ratio of a density to the scale of its row. With a larger ratio, all densities are
 # rescaled.
 _MAX_LOG_RATIO = 300.0
 

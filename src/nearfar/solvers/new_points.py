@@ -30,7 +30,7 @@ _LAST = 1e-11
 
 
 def place_by_program(neighbors: Matrix, squared: Matrix) -> Matrix:
-    """Return coordinates (n_queries, r) of new points by a convex program.
+    """Compute coordinates (n_queries, r) of new points by solving a convex program.
 
     The relative accuracy is about 1e-9.
 
@@ -96,7 +96,7 @@ def _evaluate_stress(
 
 
 def _choose_frame(neighbors: Matrix, squared: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the mean of each query's neighbors, and a typical length as the unit."""
+    """Return the mean of each query's neighbors, and a typical length to be used as the unit."""
     center = neighbors.mean(axis=1)
     spread = neighbors - center[:, None]
     size = np.sqrt(squared.mean(axis=1) + np.einsum("qkr,qkr->qk", spread, spread).mean(axis=1))

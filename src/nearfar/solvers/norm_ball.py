@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.level_method import Answer, LevelSolution, StepReport, report_step
 
-# Number of most recent multipliers from which a mixture is built. The multipliers that the best
-# bound uses are added.
+# Number of most recent multipliers from which a mixture is built. The multipliers of the best bound
+# are always included.
 _MIXED = 20
 
 
@@ -27,7 +27,7 @@ class Program(Protocol):
         """Return the value at x, and a linear lower bound of the function."""
 
     def prove(self, mix: Vector) -> float:
-        """Return the lower bound that a mixture of all multipliers found so far gives."""
+        """Return a lower bound from a mixture of all multipliers found so far."""
 
 
 def run_norm_ball_method(
@@ -58,7 +58,7 @@ def run_norm_ball_method(
     m : int
         Number of weights.
     tol : float
-        Tolerance of the gap between value and bound, relative to the value.
+        Gap between value and bound, relative to the value, at which the method stops.
     max_iter : int
         Maximum number of points at which the function is evaluated.
     report : callable, optional

@@ -10,10 +10,10 @@ from sklearn.metrics import pairwise_distances_argmin
 from nearfar.arrays import Indices, Matrix
 from nearfar.solvers.eigen import descending_eigh
 
-# Maximum number of points in the cut, because the affinities are a dense matrix. Any other point
+# Maximum number of points in the cut, which needs a dense matrix of affinities. Any other point
 # gets the cluster of the nearest point in the cut.
 _MAX_POINTS = 500
-# Rank of the neighbor whose distance is used as the scale of a point.
+# Rank of the neighbor whose distance to a point is used as the scale of the point.
 _SCALE_NEIGHBOR = 7
 
 

@@ -214,7 +214,7 @@ def gradient_alternating_projection(
             # value is the best so far.
             if value < best_value and _measure_violation(point, projections) <= tol:
                 best, best_value = point, value
-    # The feasible point nearest to the last iterate changes its value least.
+    # Among all feasible points, the one nearest to the last iterate changes the value least.
     point = dykstra(point, projections, tol=tol, max_iter=max_iter).point
     if objective is not None and best is not None and best_value <= objective(point):
         point = best

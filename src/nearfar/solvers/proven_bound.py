@@ -20,18 +20,19 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-# Values of λ_2, the smallest eigenvalue on centered vectors, that are tried without equal weights.
+# Lower bounds of λ_2, the smallest eigenvalue on centered vectors, that are tried for the given
+# weights.
 _ALONE = (1 - 1e-7, 1 - 1e-5, 1 - 1e-4)
-# Values of λ_2 that are tried for mixtures of the weights with equal weights.
+# Lower bounds of λ_2 that are tried for mixtures of the given weights and equal weights.
 _GOALS = (0.999, 0.99, 0.9, 0.7)
-# Number of bisection steps that find the fraction of equal weights in a mixture.
+# Number of bisection steps in the search for the smallest possible fraction of equal weights.
 _N_BISECTIONS = 6
-# Smallest fraction of equal weights in a mixture.
+# Minimum fraction of equal weights in a mixture.
 _MIN_FRACTION = 1e-4
 
 
 def find_mixed_bound(problem: Problem, weights: Vector) -> Bound:
-    r"""Return a bound from mixtures of the weights with equal weights. It is always finite.
+    r"""Return a finite bound from mixtures of the given weights and equal weights.
 
     Only for maximization of the trace. For inequalities, weights below 0 are set to 0.
     :math:`\lambda_2` is a concave function of the weights, so each goal for it has a smallest

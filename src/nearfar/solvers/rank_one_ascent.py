@@ -11,8 +11,8 @@ import numpy as np
 from nearfar.arrays import Vector
 from nearfar.solvers.mode_subspaces import draw_random_factors, fix_column_signs
 
-#: Function of unit vectors and a mode. It returns the best objective that a new vector in this mode
-#: can reach, and this vector.
+#: Function of unit vectors and a mode. It finds the best vector for this mode, and returns the
+#: objective and the vector.
 ModeStep = Callable[[Sequence[Vector], int], tuple[float, Vector]]
 
 
@@ -42,7 +42,7 @@ class Atom(NamedTuple):
 
 
 class AscentInterrupted(KeyboardInterrupt):
-    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of all full sweeps."""
+    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of the last full sweep."""
 
     def __init__(self, atom: Atom) -> None:
         super().__init__("interrupted: the best rank-one tensor so far is kept")

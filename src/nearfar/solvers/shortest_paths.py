@@ -27,10 +27,11 @@ from nearfar.blocks import split_rows
 # Minimum number of nodes for which elimination is used. On smaller graphs, Dijkstra's algorithm is
 # fast enough.
 _MIN_NODES = 300
-# Maximum mean bandwidth of the adjacency matrix for which elimination is considered, as a fraction
-# of its size.
+# Maximum mean bandwidth of the adjacency matrix at which elimination is considered, as a fraction
+# of the number of nodes.
 _MAX_WIDTH = 0.1
-# Maximum mean number of neighbors that a node may have when it is eliminated.
+# Maximum mean number of neighbors of a node when it is eliminated. With more neighbors, Dijkstra's
+# algorithm is used.
 _MAX_FILL = 150
 
 

@@ -43,7 +43,7 @@ class SmoothedHinges:
     y, cost : ndarray of shape (n,)
         Labels (1 or -1) and costs of the samples.
     center : ndarray of shape (d,)
-        Point whose score is used as an unknown instead of the intercept.
+        Point whose score replaces the intercept in the vector of unknowns.
     deviation : float
         Factor by which the weight tensor is scaled.
     start : CPWeights
@@ -159,7 +159,7 @@ class SmoothedHinges:
         return columns
 
     def curvature(self, point: Vector, G: Matrix) -> Matrix:
-        """Return the second derivatives of half the squared norm of W plus its product with G.
+        """Return the second derivatives of |W|² / 2 + ⟨W, G⟩ with respect to the unknowns.
 
         G is the gradient with respect to the tensor. It is treated as a constant.
         """

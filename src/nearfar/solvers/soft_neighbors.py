@@ -28,8 +28,8 @@ Precision = Literal["single", "double"]
 
 # Target number of entries of a block, so that a block fits into the processor's cache.
 _BLOCK_ENTRIES = 1 << 19
-# Minimum number of rows of a block. With fewer rows, adding the column sums of a block to the total
-# would take longer than computing them.
+# Minimum number of rows of a block. With fewer rows, adding the column sums of the block to the
+# total would take longer than computing these sums.
 _MIN_BLOCK_ROWS = 64
 # Maximum rounding error of a squared distance in single precision. If the error may be larger,
 # double precision is used.
@@ -171,9 +171,10 @@ class SoftNeighbors:
             self._constant = -float(np.log(n_others).sum())
 
     def _compute_class_scatter(self, sizes: Indices) -> Matrix:
-        """Return the sum over all points of a mean of xx'.
+        """Return the sum of the mean scatters of all points.
 
-        The mean is over all differences x between the point and the points of its class.
+        The mean scatter of a point is the mean of xx' over its differences x from the other points
+        of its class.
         """
         total = np.zeros((self.X.shape[1],) * 2)
         for start, size in zip(self._class_starts[:-1], sizes, strict=True):
@@ -307,9 +308,9 @@ class _AllPairs:
         size, objective = len(D), engine.objective
         class_nearest = np.zeros(size)
         classes = list(self._iter_classes(rows)) if objective != "collapse" else []
-        # The exponentials of a class far from a point would vanish compared with those of nearer
-        # classes. For the objective "log", they are therefore scaled by the nearest point of the
-        # class.
+        # If a class is far from a point, its exponentials would vanish compared with the
+        # exponentials of nearer classes. For the objective "log", the exponentials of each class
+        # are therefore computed relative to the nearest point of the class.
         class_kernels = {}
         if objective == "log":
             for inside, members in classes:

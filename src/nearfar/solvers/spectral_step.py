@@ -39,7 +39,7 @@ _SPARSE_FROM = 300
 TINY = 1e-10
 # Largest absolute value whose squares can be summed without overflow.
 _MAX_ABS = 1e150
-# Number of random vectors that estimate the weight of negative eigenvalues.
+# Number of random vectors used to estimate the weight of negative eigenvalues.
 _PROBES = 4
 # Number of Lanczos steps per random vector.
 _STEPS = 24
@@ -111,7 +111,7 @@ def smallest_eigenvalue(K: Matrix) -> float:
 
 
 def compute_negative_share(values: Matrix) -> float:
-    """Return the sum of absolute negative eigenvalues, divided by that of all eigenvalues."""
+    """Return the sum of |λ| over negative eigenvalues, divided by the sum over all eigenvalues."""
     size = np.abs(values)
     # Ignore negative eigenvalues that are zero up to rounding.
     negative = float(size[values < -len(values) * np.finfo(np.float64).eps * size.max()].sum())

@@ -11,14 +11,14 @@ from nearfar.arrays import Mask, Matrix, Vector
 
 # Maximum number of Newton steps. A warm start typically needs two or three, a cold start about ten.
 _MAX_STEPS = 100
-# A cold start first solves the problem on every _THIN-th row.
+# In a cold start, the problem is first solved on every n-th row, where n is this number.
 _THIN = 4
-# Minimum number of rows that must remain for the first stage of a cold start.
+# Minimum number of rows in the smaller problem that a cold start solves first.
 _MIN_ROWS = 100
 # Minimum ridge, relative to the mean diagonal of K, for which single precision is accurate enough.
 _MIN_RIDGE = 1e-2
-# Maximum fraction of rows that become active or inactive in the last steps. While more rows change,
-# single precision is used.
+# Single precision is used while more than this fraction of the rows becomes active or inactive in a
+# step.
 _MAX_CHANGED = 0.02
 
 

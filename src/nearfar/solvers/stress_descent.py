@@ -95,7 +95,8 @@ def descend_stress(
                 converged = True
                 break
             new_state = objective.evaluate(state.Y + step * P)
-            while new_state.value > state.value and step > 1e-12:  # The step is too long (rare).
+            # In rare cases, the step is too long.
+            while new_state.value > state.value and step > 1e-12:
                 step /= 4
                 new_state = objective.evaluate(state.Y + step * P)
             state = new_state
@@ -202,7 +203,7 @@ class _Objective:
 def _compute_direction(
     gradient: Matrix, along: Matrix, memory: deque[tuple[Matrix, Matrix, Matrix, float]]
 ) -> Matrix:
-    """Return the search direction by the two-loop recursion of L-BFGS.
+    """Compute the search direction with the two-loop recursion of L-BFGS.
 
     Products with the initial inverse Hessian are combined from stored products.
     """
@@ -225,7 +226,7 @@ def _compute_direction(
 
 
 def _create_preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
-    # Without this term, edges of zero length would leave points unconstrained.
+    # Add a constant, because edges of zero length would leave points unconstrained.
     weights = edges.squared + 0.01 * float(edges.squared.mean())
     L = edges.laplacian(weights)
     if not isinstance(free, slice):
@@ -257,5 +258,5 @@ def _restrict_to_free(gradient: Matrix, fixed: NDArray[np.bool_] | None) -> Matr
 def _has_settled(values: list[float], tol: float, size: float) -> bool:
     if len(values) < 6:
         return False
-    # If the stress is almost zero, compare it with rounding errors instead.
+    # If the stress is almost zero, compare its decrease with rounding errors.
     return values[-6] - values[-1] <= tol * max(abs(values[-1]), np.finfo(float).eps * size)

@@ -26,8 +26,8 @@ from nearfar.solvers.descent import Objective
 
 #: Golden ratio. By default, the step length is divided by this number after a failed step.
 GOLDEN = 1.618034
-# Maximum condition number of U, estimated by the diagonal of R. If it is exceeded, L-BFGS restarts
-# from an orthonormal basis of the columns.
+# Maximum condition number of U, estimated from the diagonal of R. With a larger number, L-BFGS
+# restarts from an orthonormal basis of the columns.
 _MAX_CONDITION = 100.0
 # Maximum relative difference at which the objectives of two starts are treated as equal.
 _OBJECTIVE_RTOL = 1e-8
@@ -152,8 +152,8 @@ def search_subspace(
                     "gtol": 0.0,
                 },
             )
-            # If the callback does not stop L-BFGS, L-BFGS stops where rounding hides any descent.
-            # If a restart does not take a step either, the objective cannot be improved further.
+            # L-BFGS stopped because of the callback or because of rounding errors. If a restarted
+            # run takes no step, the objective cannot be improved further.
             if search.n_iter == n_iter_before:
                 slope = float(np.linalg.norm(minimized.evaluate(search.U.ravel()).gradient))
                 search.converged = slope <= _CONVERGED_SLOPE * max(1.0, abs(search.objective))

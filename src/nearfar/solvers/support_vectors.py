@@ -13,8 +13,8 @@ from nearfar.solvers.hyperplanes import (
     reduce_to_row_space,
 )
 
-# Objective of a nu-SVM below which it consists of rounding errors. The samples have mean squared
-# length 1.
+# Objective of a nu-SVM below which the solution consists of rounding errors. The limit is for
+# samples with mean squared length 1.
 _COLLAPSED_OBJECTIVE = 1e-9
 
 
@@ -63,7 +63,7 @@ def c_svm(
     dual = np.zeros(len(Z))
     dual[is_used] = solution.dual / scale**2
     sums = [float(cost[y == sign].sum()) * scale**2 for sign in (1, -1)]
-    # The solution has collapsed if its objective is not below that of always predicting the larger
+    # The solution has collapsed if it has no lower objective than always predicting the larger
     # class, and the contributions of the samples to w cancel.
     is_no_better = 2 * min(sums) <= solution.objective * (1 + 1e-9) + 10 * solution.gap
     pulls = solution.dual @ np.linalg.norm(coordinates, axis=1)

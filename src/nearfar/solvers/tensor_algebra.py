@@ -681,7 +681,7 @@ def _check_tensor(tensor: ArrayLike) -> Matrix:
 
 def _check_mode(n_modes: int, mode: int) -> int:
     if not -n_modes <= mode < n_modes:
-        raise ValueError(f"mode must be from 0 to {n_modes - 1}; got {mode}.")
+        raise ValueError(f"mode must be from {-n_modes} to {n_modes - 1}; got {mode}.")
     return mode % n_modes
 
 

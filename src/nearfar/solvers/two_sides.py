@@ -16,8 +16,8 @@ from nearfar.solvers.hyperplanes import (
 )
 from nearfar.solvers.minimax_probability import find_minimax_direction
 
-# Difference of the class means below which the means differ only by rounding errors, as a fraction
-# of the largest entry of the data.
+# Class means are treated as equal if they differ by less than this fraction of the largest entry of
+# the data.
 _MEAN_RTOL = 1e-13
 
 

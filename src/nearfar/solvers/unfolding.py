@@ -177,7 +177,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Problem:
-    r"""Optimization problem: maximize :math:`\pm\mathrm{tr} K` of a Gram matrix K minus slack cost.
+    r"""Problem: maximize :math:`\pm\mathrm{tr} K` of a Gram matrix K, minus the cost of slack.
 
     Solvers expect connected edges with squared lengths of mean 1, none of them 0. "inequality"
     allows :math:`\xi \le 0` at no cost. "equality" allows no slack. "l1" and "squared" allow any
@@ -231,7 +231,7 @@ class Face(NamedTuple):
     null_factor: SuperLU
 
     def bound_error(self, edges: Edges, weights: Vector) -> float:
-        """Return a bound on the change of the eigenvalues that errors of the basis can cause."""
+        """Return an upper bound on the change of the eigenvalues due to errors of the basis."""
         root = np.sqrt(edges.masses)[:, None]
         axes = root * self.basis
         pull = edges.incidence.T @ (weights[:, None] * edges.differences(self.basis)) / root
@@ -336,7 +336,8 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     except ArpackNoConvergence:
         n_vectors = min(n, 4 * count + 80)
         values, vectors = eigsh(L, k=count + 1, ncv=n_vectors, maxiter=50 * n, **options)
-    # Remove the constant vector from the computed subspace, and diagonalize the rest.
+    # Remove the constant vector from the computed subspace, and diagonalize L on the remaining
+    # subspace.
     vectors -= np.outer(constant, constant @ vectors)
     axes, sizes, _ = linalg.svd(vectors, full_matrices=False)
     axes = axes[:, sizes > 0.5]
@@ -442,7 +443,7 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
 
 
 def _mix_with_equal(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
-    """Mix the weights w with the largest allowed weights until the smallest eigenvalue is 1.
+    """Mix the weights w with the largest allowed equal weights until the smallest eigenvalue is 1.
 
     The eigenvalue is a concave function of the weights.
     """

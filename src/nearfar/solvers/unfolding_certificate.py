@@ -21,11 +21,11 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-#: Largest relative error of a squared edge length at which an equality is treated as satisfied.
+#: Maximum relative error of a squared edge length at which an equality is treated as satisfied.
 EQUALITY_TOLERANCE = 1e-6
 # Relative gap above which mixtures with equal weights are tried, to find a better bound.
 _POOR_GAP = 1e-2
-# Maximum number of Newton steps that give the edges their lengths.
+# Maximum number of Newton steps used to restore the lengths of the edges.
 _MAX_STEPS = 8
 
 
@@ -87,7 +87,7 @@ def certify(
 
 
 def restore_lengths(edges: Edges, Y: Matrix) -> Matrix:
-    r"""Move points as little as possible so that the edges get their lengths.
+    r"""Move points as little as possible to restore the lengths of the edges.
 
     Newton's method for :math:`\|y_i - y_j\|^2 / D_e = 1`, where each step is the shortest that
     solves the linearized equations. It stops when a step does not reduce the largest error.

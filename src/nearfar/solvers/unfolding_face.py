@@ -33,7 +33,8 @@ from nearfar.solvers.unfolding_span import EMPTY, SpannedEdges
 
 # Fraction of the mean diagonal of N N' below which an eigenvalue of N N' is treated as zero.
 _ZERO = 1e-13
-# Number of refinement steps for the face. They restore the accuracy that is lost by forming N N'.
+# Number of refinement steps for the face. Computing N N' loses accuracy, and these steps restore
+# it.
 _REFINEMENTS = 6
 # Maximum number of points for which all eigenvectors are computed.
 _DENSE = 1000
@@ -41,7 +42,8 @@ _DENSE = 1000
 _MAX_ROWS = 600
 # Maximum number of equalities for which this method is used.
 _MAX_EDGES = 6000
-# Relative error at which an equality is treated as implied by others and dropped.
+# Maximum relative error at which an equality counts as implied by the other equalities. Implied
+# equalities are dropped.
 _IMPLIED = 1e-6
 
 

@@ -38,7 +38,9 @@ def solve_by_interior_point(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve the unfolding problem over all Gram matrices, to a relative gap of ``tol``.
+    """Solve the unfolding problem over all Gram matrices.
+
+    The solver stops when the relative gap is at most ``tol``.
 
     Relative residuals are at most ``tol`` too. The factor has all columns. Rounding may stop the
     path before ``tol``, for example on problems without a strictly feasible point. The result is
@@ -69,7 +71,7 @@ def solve_by_interior_point(
             if path.error <= tol or len(history["gap"]) > max_iter or not path.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # The first step is not complete.
+        if not history["gap"]:  # Ctrl-C during the first step.
             raise
         raise UnfoldingInterrupted(_make_result(path, best, history)) from interrupt
     return _make_result(path, best, history)

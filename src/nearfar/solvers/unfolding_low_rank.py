@@ -75,7 +75,9 @@ def solve_low_rank(
     max_iter: int = 200,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve the unfolding problem for a factor with few columns, to a relative gap of ``tol``.
+    """Solve the unfolding problem for a factor with few columns.
+
+    The solver stops when the relative gap is at most ``tol``.
 
     The default ``start`` is classical scaling of shortest paths. The default ``n_columns`` is two
     more than the start has, but from 4 to 8 for inequalities and from 10 to 12 for other
@@ -120,14 +122,14 @@ def solve_low_rank(
             if iterate.is_spent(tol) or not iterate.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # The first step is not complete.
+        if not history["gap"]:  # Ctrl-C during the first step.
             raise
         raise UnfoldingInterrupted(best.result(history, iterate)) from interrupt
     return best.result(history, iterate)
 
 
 class _Best:
-    """The best feasible factor and the best bound so far, maybe from different iterates."""
+    """The best feasible factor and the best bound so far, which may be from different iterates."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -162,7 +164,7 @@ class _Best:
 
 
 class _Iterate:
-    """Iterate: a factor, edge weights and slacks. Its methods compute the next iterate."""
+    """A factor, edge weights and slacks, with methods that compute the next iterate."""
 
     def __init__(self, problem: Problem, Y: Matrix) -> None:
         self.problem = problem
@@ -175,7 +177,7 @@ class _Iterate:
         typical = self.edges.trace(Y) / len(D)
         self.w = np.zeros(len(D))
         self.slacks: list[Slack] = []
-        # Weight of each edge at which its squared length is not increased by `give`.
+        # Weight at which `give` does not increase the squared length of an edge.
         self.anchor = np.zeros(len(D))
         # Increase of the squared length of an edge per unit of weight above the anchor. The slacks
         # of the edge are added to this increase.
@@ -273,8 +275,8 @@ class _Iterate:
             self.compliance += slack.s / slack.z
         self.reg = min(self.reg, 1.9)
         while True:
-            # The eigenvalues of translations have this sign too, but centered steps do not depend
-            # on them.
+            # The shift also has the sign of the eigenvalues of translations. Centered steps do not
+            # depend on these eigenvalues.
             shift = self.reg - 2 * sign
             if self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C):
                 return True
@@ -473,8 +475,8 @@ def place_by_landmarks(edges: Edges, n_landmarks: int = 50) -> Matrix:
 
 
 def _choose_n_columns(problem: Problem, Y: Matrix) -> int:
-    # Negative weights push points apart in all directions, so there are fewer saddle points with
-    # more columns.
+    # Negative weights push points apart in all directions. With more columns, there are fewer
+    # saddle points.
     minimum, maximum = (4, 8) if problem.constraints == "inequality" else (10, 12)
     return min(max(Y.shape[1] + 2, minimum), maximum)
 

@@ -25,7 +25,10 @@ EMPTY = 1e-12
 
 @dataclass(frozen=True)
 class SpannedEdges(Edges):
-    """Edges in a basis of ``n_points`` functions. An edge is a row q with one entry each."""
+    """Edges in a basis of ``n_points`` functions.
+
+    An edge is a row q with one entry per function.
+    """
 
     rows: Matrix = field(default_factory=lambda: np.ones((0, 0)))
 

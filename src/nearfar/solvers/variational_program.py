@@ -49,7 +49,7 @@ from nearfar.solvers.unfolding import Problem
 from nearfar.solvers.unfolding_low_rank import solve_low_rank
 from nearfar.solvers.unfolding_span import EMPTY, SpannedEdges
 
-# Maximum number of steps of both solvers.
+# Maximum number of steps of each solver.
 _MAX_STEPS = 200
 # Number of functions in the default starting point for inequalities.
 _SMOOTH = 4
@@ -73,7 +73,9 @@ class BasisSolution(NamedTuple):
 def unfold_with_slack(
     rows: Matrix, squared: Vector, C: Matrix, price: float, tol: float = 1e-9
 ) -> BasisSolution:
-    """Maximize the trace minus the cost of squared slack, to a relative gap of ``tol``.
+    """Maximize the trace minus the cost of squared slack.
+
+    The solver stops when the relative gap is at most ``tol``.
 
     ``rows`` are the :math:`q_e`. D has a mean of about 1. C is the identity for an orthonormal,
     centered basis.
@@ -139,7 +141,9 @@ def _compute_slack_direction(
 def unfold_with_inequalities(
     rows: Matrix, squared: Vector, C: Matrix, start: Matrix | None = None, tol: float = 1e-6
 ) -> BasisSolution:
-    r"""Maximize the trace so that no edge is too long, to a relative gap of ``tol``.
+    r"""Maximize the trace under the constraint that no edge is too long.
+
+    The solver stops when the relative gap is at most ``tol``.
 
     Requires D > 0. ``rows`` are the :math:`q_e`, which must be nonzero in every direction in which
     C is. ``start`` is a factor of an initial Z. The result is feasible: the remaining violations
@@ -178,7 +182,7 @@ def _scale_to_feasible(edges: SpannedEdges, weights: Vector) -> Vector:
 
 
 def _balance(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
-    """Return a matrix R, and C in the coordinates of R.
+    """Return a matrix R, and the product R'CR.
 
     The second moment of ``rows @ R`` is the identity.
 

@@ -15,17 +15,19 @@ from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 from nearfar.summaries.distributed import Blocks, read_block
 from nearfar.summaries.mode_statistics import ModeStatistics
 
-# Maximum size, in bytes, of a block that is centered and multiplied in cache.
+# Maximum size of a block in bytes. Blocks of this size are centered and multiplied in cache.
 _MAX_BLOCK_BYTES = 2**21
 
 
 class BlockScatters:
-    """Implementation of :class:`~nearfar.summaries.mode_scatters.ModeScatters` for dask.
+    """Mode scatters of dask collections, computed in blocks.
+
+    Implements :class:`~nearfar.summaries.mode_scatters.ModeScatters`.
 
     The first reduction computes the class means and the mode scatters without a projection. Each
     within scatter after a projection needs another reduction, which computes the blocks again. Use
     ``X.persist()`` to keep the blocks in memory. Workers receive the factors, the mean and the
-    projected class means. Each block returns one matrix of the size of the mode. float32 is
+    projected class means. Each block returns one matrix of the size of the mode. float32 values are
     multiplied in float64.
 
     Parameters
@@ -61,7 +63,7 @@ class BlockScatters:
         return self.statistics.between_scatter(mode, factors)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return the scatter about the class means, with one reduction if there are factors."""
+        """Return the scatter about the class means. Factors require a pass over the blocks."""
         projections = [None if k == mode else U for k, U in enumerate(factors or ())]
         if all(U is None for U in projections):
             return self.statistics.within_scatter(mode)
@@ -98,7 +100,7 @@ def _compute_within_scatter(
     centers = np.array([_get_class_mean(class_means, label, number) for label in classes.tolist()])
     n_rows = max(1, _MAX_BLOCK_BYTES // (8 * mean.size))
     for block in split_rows(len(X), 8 * mean.size, max_rows=n_rows):
-        # Subtract the class means after the projection, where they are small.
+        # Subtract the class means after the projection, because projected means take less memory.
         T = project_stack(X[block] - mean, factors) - centers[codes[block]]
         total += mode_scatter(T, mode)
     return total

@@ -1,4 +1,4 @@
-"""Sums over new rows for class statistics: their precision, tasks and storage."""
+"""Moments of new rows, which are added to class statistics."""
 
 from __future__ import annotations
 
@@ -27,29 +27,32 @@ from nearfar.summaries.row_moments import (
     split_pooled,
 )
 
-# Maximum number of rows of a task.
+# Maximum number of rows per task.
 _MAX_TASK_ROWS = 32_768
-# Maximum number of features of narrow rows, which are sorted by class window by window and are
+# Maximum number of features of narrow rows. Narrow rows are sorted by class in windows, and
 # multiplied with one BLAS thread.
 _MAX_NARROW_FEATURES = 256
-# Minimum number of blocks of a task, and number of blocks per class in a window. Starting a task or
-# a window takes time.
-_MIN_TASK_BLOCKS, _WINDOW_BLOCKS = 2, 8
-# Maximum ratio of the variances of a new batch to the variances of earlier rows for which products
-# in float32 are used.
+# Minimum number of blocks per task, because starting a task takes time.
+_MIN_TASK_BLOCKS = 2
+# Number of blocks per class in a window of rows. Smaller windows would be slower.
+_WINDOW_BLOCKS = 8
+# Maximum ratio of the variances of a new batch to the variances of earlier rows. A batch with a
+# larger ratio is multiplied in float64.
 _MAX_VARIANCE_RATIO = 4.0
 
 
 class ClassAdditions(ClassReadings):
-    """Base class of class statistics that adds rows to the moments of their classes."""
+    """Base class of class statistics. It adds rows to the moments of their classes."""
 
-    #: Total weight at the last test whether float32 products are accurate enough, and its result.
-    _asked, _bears = 0.0, False
+    #: Total weight when the accuracy of float32 products was last tested.
+    _asked = 0.0
+    #: Whether float32 products were accurate enough in the last test.
+    _bears = False
 
     def _sum_rows(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> tuple[Matrix, dict[int, Matrix]]:
-        """Return the sums over rows, which the caller checks before it adds them."""
+        """Return the first and second moments of new rows, without adding them."""
         firsts, seconds = np.zeros_like(self._firsts), dict[int, Matrix]()
         for slots, (first, second) in self._iterate_moments(X, codes, root, exact=exact):
             k = 0 if self.pooled else int(slots[0])
@@ -61,9 +64,10 @@ class ClassAdditions(ClassReadings):
         return firsts, seconds
 
     def _allows_float32(self) -> bool:
-        """Return True if the scatter exceeds the rounding of float32 products in all directions.
+        """Return True if the scatter exceeds float32 rounding errors in all directions.
 
-        New rows can only increase the scatter. The test is repeated when the weight has doubled.
+        New rows can only increase the scatter. The test is repeated when the total weight has
+        doubled.
         """
         weight = float(self._weights.sum())
         if weight and weight >= 2 * self._asked:
@@ -73,12 +77,12 @@ class ClassAdditions(ClassReadings):
         return self._bears
 
     def _sum_squares(self) -> Matrix:
-        """Return Σ w (x-s)² over all classes with dense sums."""
+        """Return Σ w (x-s)² of each feature over all classes whose scatter is dense."""
         dense = [(second, second.dense) for second in self._seconds]
         return _add_terms(second.get_squares(sums) for second, sums in dense if sums is not None)
 
     def _is_typical(self, seconds: dict[int, Matrix], n_rows: int) -> bool:
-        """Return True if the sums over new rows are not much larger than those of earlier rows."""
+        """Return True if the new rows do not vary much more than the earlier rows."""
         new = _add_terms(self._seconds[k].get_squares(sums) for k, sums in seconds.items())
         before = self._sum_squares() / (self._weights.sum() - n_rows)
         return bool((new <= _MAX_VARIANCE_RATIO * n_rows * before).all())
@@ -86,10 +90,14 @@ class ClassAdditions(ClassReadings):
     def _iterate_moments(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
-        """Yield classes and the sums of their rows per task. Rows of small classes are stored."""
-        second = self._seconds[0]  # which all are like
+        """Yield the class indices and the moments of each task.
+
+        The rows of small classes are stored instead of summed.
+        """
+        # All second moments have the same type and the same options, so use the first one.
+        second = self._seconds[0]
         block = balance_block_size(len(X), second.choose_block_rows(X))
-        # Enough for some threads, whose number decides on none of the sums.
+        # The task size does not depend on the number of threads, so neither do the sums.
         size = min(max(_MIN_TASK_BLOCKS * block, -(-len(X) // 8)), _MAX_TASK_ROWS)
         is_multiplied = self._keep_small_classes(X, codes, root)
         task_groups: list[list[tuple[int, NDArray[np.intp]]]] = []
@@ -98,7 +106,8 @@ class ClassAdditions(ClassReadings):
             tasks = split_pooled(codes, self.n_classes, block, size)
             task_groups = [[(-1, rows)] for rows in tasks]
         elif is_multiplied.any():
-            # Of wide rows each is long enough to be fetched alone.
+            # Windows keep narrow rows in cache. Wide rows do not need windows, because each row
+            # fills many cache lines.
             window = (
                 _WINDOW_BLOCKS * block * int(is_multiplied.sum())
                 if X.shape[1] <= _MAX_NARROW_FEATURES
@@ -108,7 +117,7 @@ class ClassAdditions(ClassReadings):
                 group_tasks(split_by_class(codes, is_multiplied, window, size), size)
             )
         options: dict[str, Any] = {"second": second, "exact": exact}
-        workspaces = defaultdict[int, Workspace](Workspace)  # one for each thread
+        workspaces = defaultdict[int, Workspace](Workspace)  # one workspace per thread
 
         def compute_group(
             tasks: list[tuple[int, NDArray[np.intp]]],
@@ -127,7 +136,8 @@ class ClassAdditions(ClassReadings):
         is_float32 = X.dtype == np.float32 and root is None and not exact
         self._rounded = self._rounded or (is_float32 and bool(task_groups))
         threads = choose_n_threads(X, len(task_groups))
-        # Own threads limit BLAS themselves; those of BLAS would wait for narrow rows.
+        # Limit BLAS to one thread for narrow rows, where more BLAS threads would only wait. If
+        # tasks run in several threads, `map_in_order` limits BLAS.
         flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _MAX_NARROW_FEATURES else 0.0
         flops = np.inf if threads > 1 else flops
         with limit_blas_for(flops):
@@ -137,7 +147,7 @@ class ClassAdditions(ClassReadings):
     def _keep_small_classes(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None
     ) -> NDArray[np.bool_]:
-        """Store the rows of small classes, and return a mask of the classes to multiply."""
+        """Store the rows of small classes, and return a mask of the other classes that occur."""
         sizes = np.bincount(codes, minlength=self.n_classes)
         if self.pooled:
             is_kept = np.full(len(sizes), self._seconds[0].stores_rows(len(X)))
@@ -167,7 +177,7 @@ class ClassAdditions(ClassReadings):
         codes: NDArray[np.intp],
         root: Floats | None,
     ) -> None:
-        """Store rows, which are sorted by class, without multiplying them."""
+        """Store the given rows instead of their products. The rows must be sorted by class."""
         slots = codes[rows]
         deviations = X[rows] - self._shifts[slots]
         roots = np.ones(len(rows)) if root is None else root[rows]

@@ -1,4 +1,4 @@
-"""Gaussians of classes: means and regular covariances, for methods that compare classes."""
+"""Gaussians of classes: means and regularized covariances, for methods that compare classes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularize_within
 
 #: Weight of the pooled covariance that shrinkage="auto" mixes into the class covariances if one of
-#: them is nearly singular. Smaller weights make them regular too, but the noise of their smallest
-#: eigenvalues then dominates the divergences. (Errors of MGMKLD in five dimensions for weights of
-#: 0.001, 0.01, 0.1 and 0.3: digits .47, .19, .11, .09; USPS .42, .30, .15, .13. LDA has .13 and
-#: .17.)
+#: them is nearly singular. With smaller weights, the noise of the smallest eigenvalues dominates
+#: the divergences. For weights of 0.001, 0.01, 0.1 and 0.3, the errors of MGMKLD in five dimensions
+#: are .47, .19, .11 and .09 on digits, and .42, .30, .15 and .13 on USPS. The errors of LDA are .13
+#: on digits and .17 on USPS.
 AUTO_CLASS_SHRINKAGE = 0.3
-# A covariance with an eigenvalue below this, in units of the pooled covariance, is nearly singular.
+# With shrinkage="auto", a covariance is nearly singular if it has an eigenvalue below this value,
+# relative to the pooled covariance.
 _NEARLY_SINGULAR = 1e-3
-# Limit for the smallest eigenvalue with shrinkage=0, which rejects only numerically singular
-# covariances.
+# With shrinkage=0, a covariance is rejected as singular if it has an eigenvalue below this value,
+# relative to the pooled covariance.
 _SINGULAR = 1e-10
 
 
@@ -31,8 +32,8 @@ class ClassGaussians:
 
     ``basis`` is a matrix T such that the pooled within-class covariance of the coordinates xT is
     the identity. A subspace U of these coordinates is TU in the feature space. ``family`` holds the
-    Gaussians in these coordinates, ``priors`` the fraction of the total weight per class, and
-    ``shrinkage`` the weight of the matrix that was mixed into every covariance.
+    Gaussians in these coordinates. ``priors`` holds the fraction of the total weight of each class.
+    ``shrinkage`` is the weight of the matrix that was mixed into every covariance.
     """
 
     basis: Matrix
@@ -49,10 +50,10 @@ class ClassGaussians:
 def fit_class_gaussians(
     statistics: ClassStatistics, shrinkage: Shrinkage, noun: str = "class"
 ) -> ClassGaussians:
-    r"""Return the means and regular covariances of the classes.
+    r"""Estimate the Gaussian of each class, with a regularized covariance.
 
-    Covariances have the divisor :math:`n_i`. The coordinates are such that the pooled covariance is
-    the identity.
+    Covariances have the divisor :math:`n_i`. In the coordinates of the result, the pooled
+    covariance is the identity.
 
     If ``shrinkage`` is a number g, the covariances are :math:`(1-g) \Sigma_i + g\,(tr\,S_w/p)\,I`,
     and a singular covariance raises ``ValueError`` for g = 0, because divergences from it are
@@ -87,7 +88,8 @@ def fit_class_gaussians(
                 _raise_singular(statistics, singular, noun)
             g = AUTO_CLASS_SHRINKAGE if singular is not None else 0.0
         dot = (1 - g) * dot + g * target
-    # Use means relative to the common mean, so that an offset of the data does not lose digits.
+    # Use means relative to the common mean, because a large offset of the data would reduce their
+    # precision.
     means = image.between_factor() / np.sqrt(image.weights)[:, None]
     return ClassGaussians(B @ W, GaussianFamily(means, dot), priors, g)
 
@@ -102,7 +104,10 @@ def compute_divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1
 
 
 def compute_class_covariances(statistics: ClassStatistics, *, ddof: float | Matrix = 0) -> Matrix:
-    """Return the covariances (c, p, p); a class of equal rows gets the pooled covariance."""
+    """Return the class covariances, of shape (c, p, p).
+
+    A class whose rows are all equal gets the pooled covariance.
+    """
     stack = np.empty((statistics.n_classes, statistics.n_features, statistics.n_features))
     divisors = statistics.weights - ddof
     for k, label in enumerate(statistics.classes.tolist()):
@@ -121,13 +126,15 @@ def make_covariance_product(
     shrinkage: float = 0.0,
     target: Matrix | None = None,
 ) -> SigmaDot:
-    """Return the function U → ((1-g) Σ_k + g target) U of shape (c, p, q), from rows of Σ_k.
+    """Return a function that multiplies the covariance of each class by a matrix U.
 
-    A class of equal rows gets the pooled covariance.
+    With shrinkage g, the products are ((1-g) Σ_k + g target) U, of shape (c, p, q). They are
+    computed from the rows of each class. A class whose rows are all equal gets the pooled
+    covariance.
     """
     empty = find_constant_classes(statistics)
-    # Center and scale the rows once, because a search needs hundreds of products. The
-    # divisor of a class without scatter has no effect.
+    # Center and scale the rows once, because a search needs hundreds of products. For a class whose
+    # rows are all equal, the divisor has no effect.
     roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
     factors = [H / root for H, root in zip(statistics.class_factors(), roots, strict=True)]
     fractions = np.where(empty, 0.0, roots**2) / statistics.total_weight
@@ -147,18 +154,18 @@ def make_covariance_product(
 
 
 def find_constant_classes(statistics: ClassStatistics) -> NDArray[np.bool_]:
-    """Return a mask of the classes with zero scatter, up to rounding: all their rows are equal."""
+    """Return a mask of the classes whose rows are all equal, up to rounding."""
     traces = statistics.scatter_traces() / statistics.weights
     return np.asarray(traces <= 1e-12 * traces.max())
 
 
 def is_thin(statistics: ClassStatistics) -> bool:
-    """Return True if products with the rows are cheaper than with the covariances."""
+    """Return True if products are cheaper with the rows than with the class covariances."""
     return statistics.is_factored and 2 * int(statistics.counts.max()) < statistics.n_features
 
 
 def find_singular_covariance(covariances: Matrix, floor: float) -> int | None:
-    """Return the index of the first covariance with an eigenvalue below the floor, or None."""
+    """Return the index of the first covariance with an eigenvalue below ``floor``, or None."""
     shifted = covariances - floor * np.eye(covariances.shape[1])
     try:
         np.linalg.cholesky(shifted)

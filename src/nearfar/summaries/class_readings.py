@@ -15,10 +15,9 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ClassReadings:
-    """Base class of class statistics: the moments of the classes, and everything read from them.
+    """Base class of class statistics. It computes scatters and covariances from class moments.
 
-    Private arrays are in the order in which classes first appeared. Public ones are sorted by
-    label.
+    Private arrays list the classes in order of first appearance. Public arrays are sorted by label.
     """
 
     pooled: bool
@@ -59,7 +58,7 @@ class ClassReadings:
 
     @property
     def means(self) -> NDArray[np.float64]:
-        """Class means, (n_classes, n_features)."""
+        """Class means, of shape (n_classes, n_features)."""
         return (self._shifts + self._firsts / self._weights[:, None])[self._order] + self._origin
 
     @property
@@ -77,12 +76,12 @@ class ClassReadings:
 
     @property
     def is_factored(self) -> bool:
-        """Whether every scatter is stored as rows."""
+        """Whether every scatter is stored as rows instead of a dense matrix."""
         return all(second.dense is None for second in self._seconds)
 
     @property
     def precision(self) -> float:
-        """Machine epsilon of the coarsest dtype that was accumulated."""
+        """Machine epsilon of the least precise dtype among the added rows."""
         return self._precision
 
     @property
@@ -91,13 +90,13 @@ class ClassReadings:
         return self._rounded
 
     def is_ill_conditioned(self) -> bool:
-        """Return True if float32 products leave fewer than about two digits of the covariance."""
+        """Return True if rounding to float32 left fewer than about two correct digits."""
         if not self._rounded:
             return False
         return not self.exceeds_rounding(np.sqrt(np.maximum(self.within_scatter().diagonal(), 0)))
 
     def exceeds_rounding(self, scale: Matrix) -> bool:
-        """Return True if the within scatter exceeds 1e-4 in all directions, in units of scale."""
+        """Return True if the within scatter of X / scale exceeds 1e-4 in all directions."""
         with limit_blas_for(self.n_features**3 / 3):
             within = self.within_scatter()
             used = self.varying_features() & (scale > 0)
@@ -133,14 +132,15 @@ class ClassReadings:
         Parameters
         ----------
         label : optional
-            The class. None means the pooled within-class covariance.
+            Label of the class. None means the pooled within-class covariance.
         ddof : float, default=0
-            Number subtracted from the weight of each class in the divisor: 0 for the maximum
+            Number subtracted from each class weight to get the divisor: 0 for the maximum
             likelihood estimate, 1 for the unbiased estimate.
         ridge : float, default=0
             Number added to the diagonal.
         shrinkage : float in [0, 1], default=0
-            Weight of the multiple of the identity that has the same trace.
+            Weight of the scaled identity matrix that is mixed in. It has the same trace as the
+            covariance.
 
         Returns
         -------
@@ -162,14 +162,14 @@ class ClassReadings:
     def sigma_dot(
         self, B: ArrayLike, *, ddof: float = 0, ridge: float = 0.0, shrinkage: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return the covariance of every class times a thin matrix.
+        """Return the product of each class covariance and a matrix with few columns.
 
         No p×p matrix is formed if the statistics are factored.
 
         Parameters
         ----------
         B : array-like of shape (n_features, q)
-            The thin matrix.
+            The matrix with few columns.
         ddof, ridge, shrinkage : float
             Regularization of the covariances; see :meth:`covariance`.
 
@@ -217,9 +217,9 @@ class ClassReadings:
         Parameters
         ----------
         of_matrix : callable
-            The function, evaluated for a p×p matrix.
+            Function that takes a p×p matrix and returns the value.
         of_rows : callable
-            The function, evaluated for ``H.T @ H``, given the rows H.
+            Function that takes H and returns the value for the matrix ``H.T @ H``.
 
         Returns
         -------
@@ -231,7 +231,10 @@ class ClassReadings:
         return second.read(of_matrix, of_rows, self._firsts, self._weights)
 
     def within_dot(self, B: ArrayLike) -> NDArray[np.float64]:
-        """Return the within scatter times a thin matrix, without a p×p matrix if factored."""
+        """Return the product of the within scatter and a matrix with few columns.
+
+        No p×p matrix is formed if the statistics are factored.
+        """
         thin = np.asarray(B, dtype=np.float64)
         if self.pooled:
             return self._seconds[0].dot(thin, self._firsts, self._weights)
@@ -241,30 +244,36 @@ class ClassReadings:
         return product
 
     def within_factor(self) -> NDArray[np.float64]:
-        """Return rows H such that ``H.T @ H`` is the within scatter. Raises if not factored."""
+        """Return H such that ``H.T @ H`` is the within scatter.
+
+        Raises ``ValueError`` if a scatter is dense.
+        """
         if not self.is_factored:
             raise ValueError(
-                "These statistics are dense, so they have no rows. Use the scatters instead."
+                "These statistics are dense, so they have no factors. Use the scatters instead."
             )
         means = self._firsts / self._weights[:, None]
         return np.concatenate([second.factor(means) for second in self._seconds])
 
     def class_factors(self) -> list[NDArray[np.float64]]:
-        """Return rows H for each class such that ``H.T @ H`` is its scatter, if factored."""
+        """Return a matrix H per class such that ``H.T @ H`` is the scatter of the class.
+
+        Raises ``ValueError`` if a scatter is dense.
+        """
         self._check_not_pooled()
         if not self.is_factored:
             raise ValueError(
-                "These statistics are dense, so they have no rows. Use the scatters instead."
+                "These statistics are dense, so they have no factors. Use the scatters instead."
             )
         means = self._firsts / self._weights[:, None]
         return [self._seconds[slot].factor(means[[slot]]) for slot in self._order]
 
     def between_factor(self) -> NDArray[np.float64]:
-        """Return rows ``sqrt(W_c) (m_c - m)`` as H; ``H.T @ H`` is the between scatter."""
+        """Return H with rows ``sqrt(W_c) (m_c - m)``. ``H.T @ H`` is the between scatter."""
         return self._compute_between_rows()[self._order]
 
     def _compute_between_rows(self) -> NDArray[np.float64]:
-        """Return the rows of `between_factor` in the order of the slots, which avoids a sort."""
+        """Return the rows of `between_factor`, with the classes in order of first appearance."""
         self._check_has_rows()
         # Subtract the shift of one class first, because differences of shifts are small and exact.
         deviations = self._firsts / self._weights[:, None]
@@ -274,7 +283,7 @@ class ClassReadings:
         return deviations
 
     def between_scatter(self) -> NDArray[np.float64]:
-        """Return the between scatter: the scatter of the class means, weighted by class."""
+        """Return the between scatter: the weighted scatter of the class means."""
         factor = self._compute_between_rows()
         return factor.T @ factor
 
@@ -283,7 +292,10 @@ class ClassReadings:
         return self.within_scatter() + self.between_scatter()
 
     def total_factor(self) -> NDArray[np.float64]:
-        """Return rows H such that ``H.T @ H`` is the total scatter. Raises if not factored."""
+        """Return H such that ``H.T @ H`` is the total scatter.
+
+        Raises ``ValueError`` if a scatter is dense.
+        """
         return np.concatenate([self.within_factor(), self.between_factor()])
 
     def total_variances(self) -> NDArray[np.float64]:
@@ -299,7 +311,7 @@ class ClassReadings:
         return diagonal / self.total_weight
 
     def varying_features(self, variances: Floats | None = None) -> NDArray[np.bool_]:
-        """Return a mask of the features that vary by more than the rounding of their values.
+        """Return a mask of the features that vary by more than rounding errors.
 
         ``variances`` can be passed if `total_variances` was computed before.
         """
@@ -321,8 +333,8 @@ class ClassReadings:
     def _check_not_pooled(self) -> None:
         if self.pooled:
             raise ValueError(
-                "Pooled statistics have no covariances of single classes. Create them with "
-                "pooled=False."
+                "Pooled statistics have no covariances of single classes. Create the statistics "
+                "with pooled=False."
             )
 
 

@@ -29,9 +29,10 @@ from nearfar.state import (
 from nearfar.summaries.class_additions import ClassAdditions
 from nearfar.summaries.second_moment import SecondMoment
 
-# Batches of at least this many values are checked for NaN and infinity through their sums.
+# Minimum number of values of a batch at which only the sums are checked for NaN and infinity. In
+# smaller batches, every value is checked.
 _MIN_UNCHECKED_SIZE = 2**17
-# Maximum size, in bytes, of sums that are kept apart until this check.
+# Maximum size, in bytes, of the sums of a batch if only the sums are checked for NaN and infinity.
 _MAX_HELD_BYTES = 2**24
 _OVERFLOW_MESSAGE = "Sums of the values of X overflow: rescale the features of X."
 
@@ -43,10 +44,10 @@ class ClassStatistics(ClassAdditions):
 
     .. math::
         W_c = \sum_i w_i, \quad m_c = \tfrac1{W_c}\sum_i w_i x_i, \quad
-        S_c = \sum_i w_i (x_i - m_c)(x_i - m_c)^T ,
+        S_c = \sum_i w_i (x_i - m_c)(x_i - m_c)^T .
 
-    The within, between and total scatter are computed from them. Divisor, ridge and shrinkage of a
-    covariance are arguments of :meth:`covariance`; they do not affect the accumulation.
+    The within, between and total scatter are computed from these statistics. The divisor, ridge and
+    shrinkage of a covariance are arguments of :meth:`covariance`.
 
     Cost: one pass over X in O(n p²) time, without a copy of X. Memory is O(p²) per dense scatter,
     plus blocks of about a thousand rows.
@@ -60,8 +61,8 @@ class ClassStatistics(ClassAdditions):
         "auto" stores a scatter as rows (*factored*) while it has fewer rows than features, and as a
         dense p×p matrix afterwards. "dense" always stores a dense matrix.
     exact : bool, default=False
-        Whether to multiply float32 rows in float64. This takes twice the time, and is accurate to
-        the precision of the rows even if features are nearly collinear.
+        Whether to multiply float32 rows in float64. This takes twice the time, but the result is
+        accurate to the precision of the rows even if features are nearly collinear.
 
     Attributes
     ----------
@@ -123,12 +124,14 @@ class ClassStatistics(ClassAdditions):
         self.storage = storage
         self.exact = exact
         self._rounded = False
-        # Everything below is in order of first appearance; public views are sorted by label.
+        # The arrays below list the classes in order of first appearance. Public arrays are sorted
+        # by label.
         self._labels: list[Any] = []
         self._counts = np.zeros(0, dtype=np.int64)
         self._weights = np.zeros(0)
         self._shifts = np.zeros((0, 0))
-        self._origin: Floats | float = 0.0  # of the shifts; not zero in projections only
+        # Offset of all shifts, which is nonzero only after `project`.
+        self._origin: Floats | float = 0.0
         self._firsts = np.zeros((0, 0))
         self._seconds: list[SecondMoment] = []
         self._precision = float(np.finfo(np.float64).eps)
@@ -147,12 +150,12 @@ class ClassStatistics(ClassAdditions):
     def _count_stored_rows(self) -> int:
         """Return the number of training rows that can be read from the statistics.
 
-        Moments are stored about the first row of each class. Small classes are stored as rows.
+        These are the first row of each class, and all rows of small classes.
         """
         firsts = self.n_classes if self.pooled else 1
         return sum(second.n_rows or firsts for second in self._seconds)
 
-    # ------------------------------------------------------------------ accumulating
+    # ------------------------------------------------------------------ accumulation
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -162,7 +165,7 @@ class ClassStatistics(ClassAdditions):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows to add. Other types than float64 and float32 are converted to float64.
+            Rows to add. Types other than float64 and float32 are converted to float64.
         y : array-like of shape (n_samples,), optional
             Class labels. They may contain new classes.
         sample_weight : array-like of shape (n_samples,), optional
@@ -196,25 +199,26 @@ class ClassStatistics(ClassAdditions):
         *,
         sparing: bool = False,
     ) -> ClassStatistics:
-        """Add rows like :meth:`partial_fit`, from arrays that are already checked and encoded.
+        """Add rows like :meth:`partial_fit`. X must be checked and the labels encoded.
 
-        With ``sparing``, float32 rows are multiplied in float32 even if ``exact`` is True, provided
-        the rows added before show that this loses no more digits than a single fit does.
+        With ``sparing``, float32 rows are multiplied in float32 even if ``exact`` is True. This is
+        done only if the earlier rows show that it loses no more digits than a single fit does.
         """
         if self._labels and X.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {X.shape[1]} features, but these statistics have {self.n_features}."
             )
         if weight is not None and (weight == 0).any():
-            # A row of weight zero is ignored: it neither adds a class nor is counted.
+            # Rows of weight zero are ignored: they are not counted and do not add a class.
             assert_all_finite(X, input_name="X")
             is_used = weight > 0
             X, codes, weight = X[is_used], codes[is_used], weight[is_used]
         if not len(X):
             return self
         self._include_origin()
-        # The sums tell of NaN and infinity without a pass of their own if they are held back until
-        # they are known to be finite, which is worth while for a state of modest size.
+        # NaN or infinity in X makes the sums NaN or infinite, so checking the sums saves a pass
+        # over X. The sums are stored separately until they are checked, so this is done only if
+        # they are small.
         n_seconds = 1 if self.pooled else max(len(self._seconds), len(classes))
         state = 8 * n_seconds * self._make_second_moment(X.shape[1]).n_entries
         is_held_back = X.size >= _MIN_UNCHECKED_SIZE and state <= _MAX_HELD_BYTES
@@ -258,7 +262,7 @@ class ClassStatistics(ClassAdditions):
         return SecondMoment(n_features, self.storage)
 
     def _copy_state(self) -> dict[str, Any]:
-        """Return a copy of the state, to restore it after a failure. Dense sums are shared."""
+        """Copy the state, which is restored after a failure. Dense sums are not copied."""
         return {
             name: value.copy() if isinstance(value, np.ndarray | list) else value
             for name, value in vars(self).items()
@@ -267,7 +271,7 @@ class ClassStatistics(ClassAdditions):
     def _add_classes(
         self, labels: list[Any], X: Floats, codes: NDArray[np.intp], present: NDArray[np.intp]
     ) -> list[int]:
-        """Return the slots of the labels. The first row of a new class becomes its shift."""
+        """Return the index of each label. Add new classes, with their first rows as shifts."""
         slots = {label: slot for slot, label in enumerate(self._labels)}
         new_labels = [k for k, label in enumerate(labels) if label not in slots]
         if new_labels:
@@ -308,8 +312,8 @@ class ClassStatistics(ClassAdditions):
             return deepcopy(other)
         if self.n_features != other.n_features:
             raise ValueError(
-                f"Statistics of {self.n_features} and of {other.n_features} features cannot be "
-                "merged."
+                "Statistics can be merged only if they have the same number of features; got "
+                f"{self.n_features} and {other.n_features}."
             )
         merged, other = deepcopy(self), deepcopy(other)
         merged._include_origin()
@@ -326,7 +330,8 @@ class ClassStatistics(ClassAdditions):
         merged._weights = np.concatenate([merged._weights, np.zeros(len(new))])
         merged._counts = np.concatenate([merged._counts, np.zeros(len(new), dtype=np.int64)])
 
-        # Other's moments about our shifts: x - s = (x - s') + delta.
+        # Convert the moments of `other` from its shifts s' to the shifts s of this object, with
+        # x - s = (x - s') + delta.
         delta = other._shifts - merged._shifts[slots]
         if self.pooled:
             shifted = other._seconds[0].shift(delta, other._firsts, other._weights)
@@ -346,7 +351,7 @@ class ClassStatistics(ClassAdditions):
         merged._rounded = self._rounded or other._rounded
         return merged
 
-    # ------------------------------------------------------------------ other statistics
+    # ------------------------------------------------------------------ derived statistics
 
     def project(self, B: ArrayLike) -> ClassStatistics:
         """Return the statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""
@@ -354,7 +359,7 @@ class ClassStatistics(ClassAdditions):
         image = ClassStatistics(pooled=self.pooled, storage=self.storage, exact=self.exact)
         image._labels = list(self._labels)
         image._counts, image._weights = self._counts.copy(), self._weights.copy()
-        # A common offset would cost digits of the differences: it is kept apart.
+        # Store the common offset separately, because it would reduce the precision of differences.
         image._shifts = (self._shifts - self._shifts[0]) @ matrix
         image._origin = (self._shifts[0] + self._origin) @ matrix
         image._firsts = self._firsts @ matrix
@@ -409,11 +414,12 @@ class ClassStatistics(ClassAdditions):
 
 
 def _find_first_rows(codes: NDArray[np.intp], requested: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the index of the first row of each requested code. All codes must occur."""
+    """Return the index of the first row with each requested code. All these codes must occur."""
     end = 4096
     while True:
         rows = np.full(int(codes.max()) + 1, len(codes), dtype=np.intp)
-        # Of repeated indices the last assignment holds: backwards, that is the first row.
+        # If a code occurs several times, NumPy keeps the last value assigned. Assign in reverse
+        # order to keep the first row.
         rows[codes[:end][::-1]] = np.arange(min(end, len(codes)))[::-1]
         if (rows[requested] < len(codes)).all():
             return rows[requested]
@@ -432,7 +438,9 @@ def check_weight(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64
         )
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
-        raise ValueError(f"sample_weight must not be negative; row {row} is {weight[row]}.")
+        raise ValueError(
+            f"sample_weight must not be negative; the weight of row {row} is {weight[row]}."
+        )
     return weight
 
 
@@ -440,7 +448,8 @@ def _check_finite(X: Floats) -> None:
     """Raise if X holds NaN or infinity, or values whose sums may overflow."""
     flat = X.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
-        # One pass that tells of all three. On one thread: those of BLAS would wait for memory.
+        # The sum of squares is finite unless X holds NaN, infinity or huge values. einsum uses one
+        # thread, because BLAS threads would only wait for memory.
         if np.isfinite(np.einsum("i,i->", flat, flat)):
             return
     assert_all_finite(X, input_name="X")

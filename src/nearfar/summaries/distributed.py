@@ -37,7 +37,7 @@ class Mergeable(Protocol):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes; 0 before the first row."""
+        """Number of classes, which is 0 before rows are added."""
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Any:
         """Add rows and return the object itself."""
@@ -60,7 +60,7 @@ def is_dask(data: Any) -> bool:
 
 
 def make_empty_like(X: Any) -> ArrayLike:
-    """Return an empty array or frame with the columns of X, for checks before computing X."""
+    """Return an empty array or frame with the columns of X, to check X before it is computed."""
     if _is_frame(X) and X.ndim == 2:
         pandas = import_optional("pandas", "dask")
         dtypes = X.dtypes
@@ -109,7 +109,7 @@ class Blocks:
         self._shape = shape
 
     def compute_statistics(self, empty: Summary) -> Summary:
-        """Return a copy of ``empty`` after adding all blocks, computed with dask.
+        """Add all blocks to a copy of ``empty`` with dask, and return the copy.
 
         Errors in rows, labels or weights name the block.
         """
@@ -123,10 +123,10 @@ class Blocks:
     def reduce_blocks(
         self, compute: Callable[..., Any], join: Callable[[list[Any]], Any], **options: Any
     ) -> Any:
-        """Compute ``compute(number, rows, labels, weight, **options)`` per block and join them.
+        """Apply ``compute`` to each block, and combine the results with ``join``.
 
-        ``compute`` and ``join`` must be pure functions. The tree of joins depends only on the
-        number of blocks.
+        The arguments of ``compute`` are ``(number, rows, labels, weight, **options)``. ``compute``
+        and ``join`` must be pure functions. The tree of joins depends only on the number of blocks.
         """
         dask = import_optional("dask", "dask")
         options = {name: dask.delayed(value, pure=True) for name, value in options.items()}
@@ -134,8 +134,8 @@ class Blocks:
         level = [compute_block(k, *arrays, **options) for k, arrays in enumerate(self._blocks)]
         while len(level) > 1:
             level = [join_values(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
-        # dask threads in this process share its BLAS, so limit it to one thread. Workers in other
-        # processes have their own BLAS.
+        # dask threads in this process share one BLAS library, so limit BLAS to one thread. Workers
+        # in other processes have their own BLAS.
         with use_one_blas_thread():
             (value,) = dask.compute(level[0])
         return value
@@ -210,7 +210,10 @@ def _needs_sizes(data: Any, n_blocks: int) -> bool:
 
 
 def _align_with_blocks(data: Any, name: str, rows: BlockList, sizes: list[int] | None) -> BlockList:
-    """Return the labels or weights of each block of rows, or None for each if there are none."""
+    """Return a list with the labels or weights of each block.
+
+    The entries are None if ``data`` is None.
+    """
     if data is None:
         return [None] * len(rows)
     if not is_dask(data):
@@ -229,14 +232,15 @@ def _align_with_blocks(data: Any, name: str, rows: BlockList, sizes: list[int] |
     blocks = _to_delayed_blocks(data)
     if len(blocks) != len(rows):
         raise ValueError(
-            f"X has {len(rows)} blocks but {name} has {len(blocks)}, of unknown sizes. Partition "
-            "them in the same way, or pass arrays with known chunk sizes (compute_chunk_sizes)."
+            f"X has {len(rows)} blocks but {name} has {len(blocks)}, and block sizes are unknown. "
+            "Partition them in the same way, or pass arrays with known chunk sizes "
+            "(compute_chunk_sizes)."
         )
     return blocks
 
 
 def _check_local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
-    """Return labels or weights that are in local memory, after checking them."""
+    """Check labels or weights that are not dask arrays, and return them as an array."""
     if name == "sample_weight":
         return check_weight(data, n_rows)
     classes, codes = encode_labels(data)
@@ -257,20 +261,20 @@ def _rechunk_rows(data: Any) -> Any:
 
 def _to_delayed_blocks(data: Any) -> BlockList:
     """Return one delayed block per chunk of rows."""
-    # Do not optimize the graphs: X and y would each compute their common tasks, and dataframes
-    # might be repartitioned.
+    # Do not optimize the graphs. After optimization, the tasks that X and y share would be computed
+    # twice, and dataframes might be repartitioned.
     return list(np.ravel(data.to_delayed(optimize_graph=False)))
 
 
 def _get_block_sizes(data: Any) -> list[int] | None:
-    """Return the number of rows of each block, or None if unknown before computing."""
+    """Return the number of rows of each block, or None if the numbers are unknown."""
     if _is_frame(data) or any(np.isnan(size) for size in data.chunks[0]):
         return None
     return [int(size) for size in data.chunks[0]]
 
 
 def _is_frame(data: Any) -> bool:
-    # Look at the type, because a delayed object claims to have every attribute.
+    # Check the type, because hasattr returns True for every attribute of a delayed object.
     return hasattr(type(data), "map_partitions") and hasattr(type(data), "ndim")
 
 

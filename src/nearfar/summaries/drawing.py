@@ -19,7 +19,7 @@ _MAX_RANK = 2**62
 
 
 class ClassBlocks(NamedTuple):
-    """Rows sorted by class: class c has ``size[c]`` rows, from position ``start[c]`` on."""
+    """Rows sorted by class. Class c has ``size[c]`` rows, which begin at position ``start[c]``."""
 
     rows: Indices
     start: NDArray[np.int64]
@@ -41,7 +41,10 @@ def sort_by_class(y: Any, unknown: Any = None) -> ClassBlocks:
 
 
 def limit_draws(n_requested: int | None, blocks: ClassBlocks) -> int:
-    """Return the requested number, or by default 20 c (c - 1) for c classes, within limits."""
+    """Return the requested number of draws. The default is 20 c (c - 1) for c classes.
+
+    The default is at least 1,000 and at most 100,000.
+    """
     n_classes = blocks.size.size
     return (
         min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000)
@@ -51,7 +54,10 @@ def limit_draws(n_requested: int | None, blocks: ClassBlocks) -> int:
 
 
 def limit_comparisons(n_requested: int | None, n_pairs: int) -> int:
-    """Return the requested number of comparisons, or by default 20 per pair, within limits."""
+    """Return the requested number of comparisons. The default is 20 per pair.
+
+    The default is at least 1,000 and at most 100,000.
+    """
     return min(max(20 * n_pairs, 1_000), 100_000) if n_requested is None else n_requested
 
 
@@ -66,7 +72,7 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
     while ranks.size < cap:
         new_ranks = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
         ranks = np.sort(np.concatenate([ranks, new_ranks]))
-        # np.unique uses hashes here and would be ten times slower.
+        # `np.unique` would use hashes here, which takes ten times as long.
         ranks = ranks[np.diff(ranks, prepend=-1) > 0]
     return rng.permutation(ranks)
 
@@ -74,7 +80,10 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
 def _locate_ranks(
     sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the class of each rank, and the rank within the class, if class c has ``sizes[c]``."""
+    """Convert ranks among all classes to class indices and ranks within each class.
+
+    Class c has ``sizes[c]`` ranks.
+    """
     ends = np.cumsum(sizes)
     c = np.searchsorted(ends, ranks, side="right")
     return c, ranks - (ends - sizes)[c]
@@ -97,9 +106,9 @@ def _decode_within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 
 
 def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the i < j with ``rank = j (j - 1) / 2 + i``."""
+    """Return i and j, with i < j, such that ``rank = j (j - 1) / 2 + i``."""
     j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
-    # Rounding can raise the square root to the next integer, but cannot lower it below an integer.
+    # Rounding can make j too large by one, but not too small.
     j -= j * (j - 1) // 2 > rank
     return rank - j * (j - 1) // 2, j
 
@@ -114,7 +123,7 @@ def _count_between_pairs(blocks: ClassBlocks) -> int:
 
 
 def _decode_between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
-    # Each pair is counted with the first of its two classes.
+    # A pair belongs to the first of its two classes, so that it is counted only once.
     rows, start, size, _ = blocks
     end = start + size
     later = rows.size - end
@@ -124,33 +133,33 @@ def _decode_between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 
 
 def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Draw ordered pairs of rows of the same class, each with a row of another class."""
+    """Draw triplets (anchor, near, far), where near has the anchor's class and far does not."""
     rows, start, size, _ = blocks
     n_others = rows.size - size
     if np.sum(size * (size - 1.0) * n_others) > _MAX_RANK:
         raise ValueError(
             f"y has {rows.size} rows, with more triplets than 64-bit integers can count; "
-            "draw from a random subset of the rows."
+            "pass the labels of a random subset of the rows."
         )
     sizes = size * (size - 1) * n_others
     c, rank = _locate_ranks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
     pair, far = np.divmod(rank, n_others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
-    # Skip the anchor, and the rows of its class.
+    # Skip the anchor when numbering near rows, and its class when numbering far rows.
     near += near >= anchor
     far += (far >= start[c]) * size[c]
     return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
 
 
 def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Draw pairs of rows of the same class, each with a pair of rows of different classes."""
+    """Draw quadruplets (a, b, c, d), where a and b have the same class, but c and d do not."""
     n_within, n_between = _count_within_pairs(blocks), _count_between_pairs(blocks)
     if n_within * n_between <= _MAX_RANK:
         ranks = draw_ranks(n_within * n_between, cap, rng)
         within, between = np.divmod(ranks, max(n_between, 1))
     else:
-        # A common rank would overflow. Repeated draws are rare, since there are far more
-        # quadruplets than ``cap``.
+        # A single rank for both pairs would overflow. Repeated draws are rare, since there are far
+        # more quadruplets than ``cap``.
         ranks_drawn = np.empty((0, 2), np.int64)
         while len(ranks_drawn) < cap:
             sides = [
@@ -165,7 +174,7 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
 def draw_joined_triplets(
     near: Indices, far: Indices, n_samples: int, cap: int, rng: np.random.RandomState
 ) -> Indices:
-    """Draw triplets with (anchor, near) among the near pairs, (anchor, far) among the far."""
+    """Draw triplets (anchor, near, far) from a near pair and a far pair that share the anchor."""
     sides = [np.vstack([pairs, pairs[:, ::-1]]) for pairs in (near, far)]
     sides = [ends[np.argsort(ends[:, 0], kind="stable")] for ends in sides]
     counts = [np.bincount(ends[:, 0], minlength=n_samples) for ends in sides]

@@ -14,7 +14,7 @@ from nearfar.summaries.local_rows import LocalRows
 
 #: Type of class counts. float32 represents integers up to 2**24 exactly.
 Singles = NDArray[np.float32]
-#: Maximum relative difference of two distances along a feature that are treated as equal. Values
+#: Maximum relative difference at which two distances along a feature are treated as equal. Values
 #: with few digits often have ties, but rounding hides them: 0.5 - 0.4 is not 0.4 - 0.3 in float64.
 EQUAL = 1e-10
 # Maximum number of mask entries (rows times features) computed at once, so that they stay in cache.
@@ -70,7 +70,7 @@ class FeatureColumns:
         return differences
 
     def compute_weighted_squares(self, queries: Matrix, region: Indices, weights: Matrix) -> Matrix:
-        """Return squared distances of shape (b, m) with feature weights of shape (b, p).
+        """Return weighted squared distances, of shape (b, m), for feature weights of shape (b, p).
 
         Features are added one after the other, which needs little memory.
         """
@@ -86,12 +86,12 @@ class FeatureColumns:
     def find_slabs(
         self, queries: Matrix, region: Indices, sizes: list[int]
     ) -> tuple[NDArray[np.float64], Singles]:
-        """Return the half-width and the class counts of one slab per size, query and feature.
+        """Find slabs around the queries, and return their half-widths and class counts.
 
-        A slab of size k holds the k rows that are closest to the query along the feature, and all
-        rows tied with the last of these rows. ``region`` of shape (b, m) holds the indices of the
-        rows considered for each of b queries. For s sizes, the results have the shapes (s, b, p)
-        and (s, b, p, n_classes).
+        There is one slab per size, query and feature. A slab of size k holds the k rows that are
+        closest to the query along the feature, and all rows tied with the last of these rows.
+        ``region`` of shape (b, m) holds the indices of the rows considered for each of b queries.
+        For s sizes, the results have the shapes (s, b, p) and (s, b, p, n_classes).
         """
         (b, m), p, scaled_queries = region.shape, len(self.columns), queries / self.unit
         last = np.asarray(sizes) - 1
@@ -116,7 +116,7 @@ class FeatureColumns:
     def compute_squares(
         self, differences: NDArray[np.float64], weights: Matrix | None = None
     ) -> Matrix:
-        """Return squared distances from feature differences and optional feature weights.
+        """Compute squared distances from feature differences and optional feature weights.
 
         Both arrays have the shape (p, ...). Features are added one after the other, so that equal
         terms give exactly equal sums.
@@ -132,7 +132,7 @@ class FeatureColumns:
 
 
 def count_in_slabs(distances: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
-    """Count the classes of the ``size`` nearest rows along each feature.
+    """Count the rows of each class among the ``size`` nearest rows along each feature.
 
     Rows tied with the last of these rows are counted as well. ``distances`` of shape (p, b, m)
     holds the distances along each feature, or their squares. ``indicators`` of shape
@@ -144,16 +144,17 @@ def count_in_slabs(distances: NDArray[np.float64], size: int, indicators: Single
 
 
 def count_within(distances: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
-    """Count the rows of each class whose distance along a feature is at most ``last``.
+    """Count the rows of each class within a maximum distance along each feature.
 
-    ``last`` has the shape (p, b). The other arguments are as in :func:`count_in_slabs`.
+    ``last`` of shape (p, b) holds the maximum distances. The other arguments are as in
+    :func:`count_in_slabs`.
     """
     within = (distances <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
     return np.asarray(np.matmul(within, indicators))
 
 
 def mask_smallest(values: Matrix, k: int, tolerance: float = 0.0) -> Mask:
-    """Return a mask of the k smallest values of each row, where ties are broken by position.
+    """Return a mask of the k smallest values of each row. Ties are broken by position.
 
     Values count as tied if their relative difference is at most ``tolerance``.
     """

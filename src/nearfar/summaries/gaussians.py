@@ -27,19 +27,20 @@ from nearfar.words import format_count
 CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
-#: ridge="auto" for sets, as a multiple of their median variance. Sets have few vectors relative to
-#: their p(p+1)/2 covariances. With a smaller ridge, directions in which a set hardly varies by
-#: chance dominate the distances.
+#: Value of ridge="auto" for sets, as a multiple of the median variance of the sets. A set has few
+#: vectors compared with the p(p+1)/2 entries of its covariance. With a smaller ridge, distances are
+#: dominated by directions in which the few vectors of a set happen to vary little.
 AUTO_RIDGE = 1.0
-#: ridge="auto" for neighborhoods, as a multiple of their median variance. It is smaller than for
-#: sets, because all neighborhoods have the same number of points.
+#: Value of ridge="auto" for neighborhoods, as a multiple of their median variance. It is smaller
+#: than for sets, because all neighborhoods have the same number of points.
 AUTO_LOCAL_RIDGE = 0.01
-# Maximum number of vectors of a set whose moments are computed in one matrix product.
+# Maximum number of vectors in a set if its moments are computed in one matrix product. Larger sets
+# are summed in blocks.
 _MAX_PRODUCT_VECTORS = 1024
 # Maximum relative difference between a covariance and its transpose.
 _MAX_ASYMMETRY = 1e-6
-# Upper limit for the rounding error of a variance that should be 0, as a fraction of the other
-# variances, per feature.
+# A conditional variance is treated as a rounding error if it is at most this value times the
+# variance of the feature times the number of features.
 _MAX_ROUNDING = 16 * np.finfo(np.float64).eps
 
 
@@ -60,7 +61,7 @@ class Gaussians(Immutable):
     factors : array-like of shape (n, p, r), default=None
         The factors :math:`Z_i`.
     ridge : float or array-like of shape (n,), default=None
-        The ridge :math:`\gamma_i > 0`. Required with ``factors``, not allowed without.
+        The ridge :math:`\gamma_i > 0`. Required with ``factors``, and not allowed without them.
     names : array-like of shape (n,), default=None
         Name of each Gaussian, used in messages.
 
@@ -74,7 +75,7 @@ class Gaussians(Immutable):
         The covariances. For low-rank storage they are computed at each access.
     added_ridge : float or None
         The number that :meth:`from_sets` or :meth:`from_neighborhoods` added to every variance.
-        Pass it as ``ridge`` for new sets or points.
+        Pass this number as ``ridge`` for new sets or points.
     names : ndarray or None
         The names, read-only.
 
@@ -223,8 +224,8 @@ class Gaussians(Immutable):
         sets : Sets, or list of array-like of shape (t_i, p)
             The sets. A set of a single vector has the covariance :math:`\gamma I`.
         ridge : float or "auto", default="auto"
-            :math:`\gamma`, in squared units of the data. "auto" is the median over sets of the mean
-            variance of a set; see Notes. New sets should get the same number, which is stored in
+            :math:`\gamma`, in squared units of the data. "auto" is the median of the mean variances
+            of the sets; see Notes. For new sets, pass the same number, which is stored in
             :attr:`added_ridge`.
         shrinkage : float from 0 to 1, "ledoit_wolf", "oas" or None, default=None
             Weight of :math:`(tr\,S_i/p)\,I` that is mixed into each covariance :math:`S_i` before
@@ -256,8 +257,8 @@ class Gaussians(Immutable):
         -----
         If the ridge is much larger than the covariances, only the means of the sets matter. If it
         is too small, directions in which a small set hardly varies dominate the distances. "auto"
-        is a good start if the features are scaled and the means are informative; tune it from 0.01
-        to 10 times this value. Abou-Moustafa [1]_ uses 1 for all data.
+        is a good start if the features are scaled and the means are informative. To tune the ridge,
+        try 0.01 to 10 times the value of "auto". Abou-Moustafa [1]_ uses 1 for all data.
 
         Cost: :math:`O(\sum t_i p^2)`, in float64.
 
@@ -354,17 +355,18 @@ class Gaussians(Immutable):
         n_neighbors : int, default=8
             The number m of neighbors. Ties are broken by row index.
         ridge : float or "auto", default="auto"
-            :math:`\gamma`, in squared units of X. "auto" is 0.01 times the median over rows of the
-            mean variance of a neighborhood. Abou-Moustafa [1]_ uses 1.
+            :math:`\gamma`, in squared units of X. "auto" is 0.01 times the median of the mean
+            variances of the neighborhoods. Abou-Moustafa [1]_ uses 1.
         center : {"mean", "point"}, default="mean"
             Center of each row's Gaussian: the mean of its neighborhood, or the row itself.
         queries : array-like of shape (n_queries, p), default=None
-            New points, whose neighbors are searched among the rows of X. None means the rows of X.
+            New points, for which the nearest rows of X are found. None means the rows of X.
         match_training_points : bool, default=True
-            Whether a query that equals a row of X is treated as this row, which is not its own
-            neighbor. Queries that are rows of X then get the same Gaussians as these rows.
+            Whether to treat a query that equals a row of X as this row. The row is then not its own
+            neighbor, so the query gets the same Gaussian as the row.
         neighbors : array-like of int of shape (n, m), default=None
-            Neighbors found by other means (for example from labels). They replace ``n_neighbors``.
+            Row indices of the neighbors of each point, if they were found in another way (for
+            example from labels). ``n_neighbors`` is then ignored.
         storage : {"auto", "dense", "low_rank"}, default="auto"
             Storage of the covariances. "auto" uses "low_rank" (rank m plus ridge) if the ridge is
             not 0 and m is at most 3p/8.
@@ -428,8 +430,9 @@ class Gaussians(Immutable):
         n, p = centers.shape
         is_low_rank = _uses_low_rank(storage, m, p, ridge)
         means, stack = np.array(centers), np.empty((n, p, m) if is_low_rank else (n, p, p))
-        # This matrix maps the m + 1 points of a neighborhood to a factor of its covariance with m
-        # rows. The column of the row itself is omitted, because its deviation from itself is 0.
+        # This matrix maps the m + 1 points of a neighborhood to m rows, which form a factor of the
+        # covariance. The first column is omitted, because it belongs to the row itself, whose
+        # deviation is 0.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
         for block in split_rows(n, 8 * (3 * m * p + p * p)):
             spread = points[near[block]] - centers[block, None]
@@ -452,7 +455,8 @@ class Gaussians(Immutable):
     def concatenate(cls, parts: Iterable[Gaussians]) -> Self:
         """Concatenate several ``Gaussians``.
 
-        The result has low-rank storage if all parts have. Names are kept if all parts have names.
+        The result has low-rank storage if all parts have low-rank storage. Names are kept if all
+        parts have names.
 
         Parameters
         ----------
@@ -534,7 +538,7 @@ class Gaussians(Immutable):
             k = next(k for k, matrix in enumerate(stack) if not _is_definite(matrix))
             raise ValueError(
                 f"The covariance of {_describe_gaussian(k, self.names)} is not positive definite, "
-                "so distances from it are infinite. Give a larger ridge, or shrinkage."
+                "so distances from it are infinite. Use a larger ridge, or shrinkage."
             ) from None
         conditional_variances = np.square(np.diagonal(factors, axis1=1, axis2=2))
         rounding_errors = _MAX_ROUNDING * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
@@ -542,7 +546,7 @@ class Gaussians(Immutable):
         if bad.any():
             raise ValueError(
                 f"The covariance of {_describe_gaussian(int(np.argmax(bad)), self.names)} is "
-                "numerically singular. Give a larger ridge, or shrinkage."
+                "numerically singular. Use a larger ridge, or shrinkage."
             )
         return factors
 
@@ -588,7 +592,7 @@ class Gaussians(Immutable):
 
 
 def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
-    """Return True if distances of Gaussians of this rank are cheaper to compute from factors.
+    """Return True if distances are cheaper with factors of this rank than with dense covariances.
 
     >>> is_low_rank_cheaper(8, 30), is_low_rank_cheaper(8, 18)
     (True, False)
@@ -601,7 +605,7 @@ def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
 
 class _Moments(NamedTuple):
     mean: Matrix
-    spread: Matrix  # the scatter (p, p), or its factor (p, t - 1)
+    spread: Matrix  # scatter of shape (p, p), or a factor of it with p rows
 
 
 def _compute_moments(sets: Sets, k: int) -> _Moments:
@@ -624,7 +628,7 @@ def _compute_factored_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     if t == 1:
         return _Moments(mean, np.zeros((p, 0)))
     centered = rows - mean
-    # The t - 1 mapped rows are orthogonal to the mean, so its rounding error does not affect them.
+    # The Helmert matrix maps equal rows to zero, so rounding errors of the mean have no effect.
     spread = linalg.helmert(t) @ centered if t <= p else linalg.qr(centered, mode="r")[0][:p]
     return _Moments(mean, spread.T)
 
@@ -660,7 +664,8 @@ def _choose_ridge(
 ) -> float:
     if not isinstance(ridge, str):
         return float(ridge)
-    # If all sets are single vectors they have no variance. Use the variance of X, or 1 if it is 0.
+    # If every set has a single vector, the sets have no variance. Use the variance of X then, or 1
+    # if X does not vary.
     typical = float(np.median(variances)) or float(variances.mean())
     typical = typical or float(X.var(axis=0, dtype=np.float64).mean())
     return factor * typical or 1.0

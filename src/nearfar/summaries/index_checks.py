@@ -37,14 +37,14 @@ def check_signs(values: Any, n_pairs: int, name: str) -> NDArray[np.bool_]:
 
 
 def raise_if_any(is_bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
-    """Raise if there is a bad value, naming the row and the value of the first one."""
+    """If there are bad values, raise an error that names the first one and its row."""
     if is_bad.any():
         first = np.unravel_index(np.argmax(is_bad), is_bad.shape)
         raise ValueError(f"{name} row {first[0]}: {problem.format(values[first])}")
 
 
 def convert_to_array(values: Any, name: str, shape: str) -> NDArray[Any]:
-    """Return the values as an array, or raise naming the first row of a different shape."""
+    """Return the values as an array. Raise an error if the rows have different shapes."""
     check_mask(values, name)
     try:
         return np.asarray(values)
@@ -52,7 +52,8 @@ def convert_to_array(values: Any, name: str, shape: str) -> NDArray[Any]:
         shapes = [np.asarray(row, dtype=object).shape for row in values]
         row = next((row for row, row_shape in enumerate(shapes) if row_shape != shapes[0]), 0)
         raise ValueError(
-            f"{name} row {row}: irregular length; {name} should have shape {shape}."
+            f"{name} row {row}: all rows must have the same length; {name} should have shape "
+            f"{shape}."
         ) from error
 
 
@@ -66,13 +67,13 @@ def check_integers(values: Any, name: str, width: int | None = None) -> Indices:
     if array.ndim == 0 or array.shape[1:] != tail:
         raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
     if array.dtype.kind not in "iu":
-        # As objects, the entries keep their types, so [[0, 1], [2, 2.5]] fails in row 1.
+        # An object array keeps the type of each entry, so [[0, 1], [2, 2.5]] fails in row 1.
         array = np.asarray(values, dtype=object)
         is_bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
         raise_if_any(np.reshape(is_bad, array.shape), array, name, "{!r} is not an integer.")
     limits = np.iinfo(np.intp)
     is_outside = (array < limits.min) | (array > limits.max)
-    raise_if_any(is_outside.astype(bool), array, name, "{} does not fit a machine integer.")
+    raise_if_any(is_outside.astype(bool), array, name, "{} is outside the range of integers.")
     return np.array(array, dtype=np.intp)
 
 
@@ -89,26 +90,28 @@ def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Indices:
     rows = check_indices(values, name, n_samples, width)
     entries = np.sort(rows, axis=1)
     repeats = entries[:, 1:] == entries[:, :-1]
-    raise_if_any(repeats, entries[:, 1:], name, "index {} occurs twice; its points must differ.")
+    raise_if_any(
+        repeats, entries[:, 1:], name, "index {} occurs twice; all indices of a row must differ."
+    )
     return rows
 
 
 def find_repeat(values: Indices) -> tuple[int, int] | None:
-    """Return the positions of the first two equal values, or None."""
+    """Return the positions of two equal values, or None if all values differ."""
     order = np.argsort(values, kind="stable")
     equal = np.flatnonzero(values[order[1:]] == values[order[:-1]])
     return (int(order[equal[0]]), int(order[equal[0] + 1])) if equal.size else None
 
 
 def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
-    """Return the first row of ``a`` that is also a row of ``b``, and its position in ``b``."""
+    """Return the indices in ``a`` and ``b`` of the first row of ``a`` that is in ``b``, or None."""
     in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
 
 
 def mask_shared_rows(a: Indices, b: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return masks of the rows of ``a`` that are in ``b``, and of the rows of ``b`` in ``a``."""
+    """Return two masks: rows of ``a`` that are in ``b``, and rows of ``b`` that are in ``a``."""
     in_a, in_b = _number_rows(a, b)
     return np.isin(in_a, in_b), np.isin(in_b, in_a)
 
@@ -129,7 +132,7 @@ def _number_rows(a: Indices, b: Indices) -> tuple[Indices, Indices]:
 
 
 def check_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
-    """Return a finite array of shape (m, p) or (m, width, p)."""
+    """Return the points as an array of shape (m, p) or (m, width, p). They must be finite."""
     shape, middle = ("(m, p)", ()) if width is None else (f"(m, {width}, p)", (width,))
     array = convert_to_array(values, name, shape)
     if array.ndim != 2 + len(middle) or array.shape[1:-1] != middle:
@@ -145,7 +148,7 @@ def check_points(values: Any, name: str, width: int | None = None) -> NDArray[An
 
 
 def find_distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Indices]:
-    """Return the sorted distinct points of tuples, and the tuples as indices of them."""
+    """Return the sorted distinct points of tuples, and the tuples as indices of these points."""
     points = check_points(values, name, width)
     distinct, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
     return distinct, inverse.reshape(-1, width)
@@ -154,11 +157,11 @@ def find_distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[An
 def make_rows(
     distinct: NDArray[Any], codes: Indices, copies: Indices | None = None
 ) -> tuple[NDArray[Any], Indices]:
-    """Return rows X for tuples of points, and the tuples as indices of X.
+    """Return an array X of the points of tuples, and the tuples as row indices of X.
 
-    The rows of a tuple must differ, so a point that a tuple holds twice gets two rows of X.
-    ``copies`` gives the copy, from 0, that each entry uses; by default copies are counted within
-    each tuple. X is sorted like ``distinct``.
+    The rows of a tuple must differ, so a point that occurs twice in a tuple gets two rows of X.
+    ``copies`` holds the number of the copy, from 0, for each entry of ``codes``. By default, copies
+    are counted within each tuple. X is sorted like ``distinct``.
     """
     width = codes.shape[1]
     if copies is None:

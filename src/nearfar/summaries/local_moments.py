@@ -22,7 +22,7 @@ _MAX_PRODUCT_BYTES = 2**25
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Weighted sums of c classes around each of b points.
+    """Weights and weighted means of c classes around each of b points.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class ClassSums:
     means: NDArray[np.float64]
 
     def compute_fractions(self) -> Matrix:
-        """Return the fraction of the total weight of each class, of shape (b, c)."""
+        """Return each class weight as a fraction of the total weight, of shape (b, c)."""
         totals = self.weights.sum(axis=1, keepdims=True)
         return np.asarray(self.weights / np.where(totals > 0, totals, 1.0))
 
@@ -46,7 +46,10 @@ class ClassSums:
         return np.matmul(factors.transpose(0, 2, 1), factors)
 
     def compute_between_factors(self) -> NDArray[np.float64]:
-        """Return factors of the scatter: centered means times the root of the class fractions."""
+        """Return the factors of the between scatters, of shape (b, c, p).
+
+        A factor holds the centered class means times the square roots of the class fractions.
+        """
         fractions = self.compute_fractions()
         factors = self.means - np.matmul(fractions[:, None, :], self.means)
         factors *= np.sqrt(fractions)[:, :, None]
@@ -54,7 +57,7 @@ class ClassSums:
 
 
 class LocalMoments:
-    """Sums over training rows by class, for weights that differ between points.
+    """Weighted sums over the training rows of each class, with separate weights for each point.
 
     Parameters
     ----------
@@ -67,14 +70,18 @@ class LocalMoments:
     """
 
     def __init__(self, rows: Matrix, codes: Indices, n_classes: int) -> None:
-        #: Order that sorts the rows by class, and the position of each row in this order.
+        #: Row indices, sorted by class.
         self.order = np.argsort(codes, kind="stable")
+        #: Position of each row in ``order``.
         self.places = np.argsort(self.order)
         self._rows = np.ascontiguousarray(rows[self.order])
         self._ends = np.cumsum(np.bincount(codes, minlength=n_classes))
 
     def make_dense_weights(self, indices: Indices, weights: Matrix | float) -> Matrix:
-        """Return the weights of the rows ``indices`` as a dense array (b, n), sorted by class."""
+        """Return an array (b, n) with the weights of the rows ``indices``, and 0 for other rows.
+
+        The columns are the rows, sorted by class.
+        """
         dense = np.zeros((len(indices), len(self._rows)))
         dense[np.arange(len(indices))[:, None], self.places[indices]] = weights
         return dense

@@ -1,6 +1,6 @@
 """Nearest rows under a separate metric for each query.
 
-Distances of a block of queries are computed by one matrix product. If rounding could change the
+Distances of a block of queries are computed with one matrix product. If rounding could change the
 order of some rows, their distances are computed again from differences. The nearest rows therefore
 do not depend on the block, and ties are broken by row index.
 """
@@ -23,13 +23,13 @@ from nearfar.summaries.local_moments import LocalMoments
 # Maximum size, in bytes, of a cached array of feature products. Larger arrays are computed in
 # blocks for each search.
 _MAX_PRODUCT_BYTES = 2**25
-# Maximum number of array entries for the pairs that are measured at once, so that the arrays stay
-# in cache.
+# Maximum number of array entries when exact distances are computed in blocks. The limit keeps the
+# arrays in cache.
 _MAX_PAIR_ENTRIES = 1 << 16
 _FLOAT64 = np.dtype(np.float64)
-# Error bounds of squared distances must be larger than this value for a search in float32.
+# A search uses float32 only if the error bounds of the squared distances are above this value.
 _MIN_FLOAT32 = 1e-25
-# Squared distances of the nearest rows must be smaller than this value for a search in float32.
+# A search uses float32 only if the squared distances of the nearest rows are below this value.
 _MAX_FLOAT32 = 1e30
 # Maximum number of candidate rows per neighbor after a search in float32. With more candidates, the
 # search is repeated in float64.
@@ -195,7 +195,7 @@ class LocalRows:
         return np.asarray(subtract_center(X - self._center, 0 * self.scale, X.dtype) / self.scale)
 
     def make_queries(self, X: Matrix, excluded: Indices | None = None) -> LocalQueries:
-        """Return queries for points in the units of the rows."""
+        """Create queries from points, which have the same units as the rows."""
         return LocalQueries(X, self._standardize(X), excluded)
 
     @cached_property
@@ -209,7 +209,7 @@ class LocalRows:
     def compute_tricube_weights(
         self, queries: LocalQueries, metrics: LocalMetrics, m: int
     ) -> tuple[Matrix, Vector, Vector]:
-        """Return the tricube weights of all rows for each query, with the rows sorted by class.
+        """Return the tricube weights of all rows for each query. The rows are sorted by class.
 
         The weights have the shape (b, n) and are 0 for rows that are not among the m nearest. Also
         return the squared distance of the farthest of the m nearest rows, and error bounds of the
@@ -237,8 +237,8 @@ class LocalRows:
     ) -> tuple[NDArray[Any], Vector]:
         """Return squared distances of shape (b, n), and error bounds of shape (b,).
 
-        Distances are computed by matrix products. Products with full metrics have the given dtype.
-        Distances of excluded rows are infinite.
+        Distances are computed with matrix products. Products with full metrics have the given
+        dtype. Distances of excluded rows are infinite.
         """
         Q, n = queries.standard, len(self)
         squares = np.empty((len(Q), n), dtype)
@@ -388,7 +388,8 @@ class LocalRows:
         owner, indices = find_entries_within(squares, upper + 2 * errors)
         _check_counts(owner, len(queries), m)
         values = squares[owner, indices]
-        # Measure only rows near the boundary exactly. Rows closer to the query are included anyway.
+        # Compute exact distances only for rows near the boundary. Rows closer to the query are
+        # included in any case.
         boundary = np.flatnonzero(values >= (lower - 2 * errors)[owner])
         values[boundary] = self.measure(queries, metrics, owner[boundary], indices[boundary])
         counts = np.bincount(owner, minlength=len(queries))
@@ -446,7 +447,7 @@ class Window:
 
 
 def convert_to_tricube(squares: Matrix, m: int) -> Vector:
-    """Replace squared distances by tricube weights in place, and return the squared radii."""
+    """Replace squared distances with tricube weights in place, and return the squared radii."""
     radius = find_kth_smallest(squares, m)
     near, flat = np.flatnonzero(squares < radius[:, None]), squares.reshape(-1)
     counts = np.diff(np.searchsorted(near, np.arange(len(squares) + 1) * squares.shape[1]))
@@ -500,9 +501,9 @@ def _check_counts(owner: Indices, n_queries: int, k: int) -> None:
 
 
 def compute_feature_products(rows: Matrix, dtype: np.dtype[Any] = _FLOAT64) -> NDArray[Any]:
-    """Return a matrix with the products of all pairs of features, the features and a row of ones.
+    """Return a matrix whose rows are products of two features, single features, and ones.
 
-    Each product and each feature is a row of the matrix.
+    There is one row per pair of features, one row per feature, and one row of ones.
     """
     p = rows.shape[1]
     columns = np.ascontiguousarray(rows.T)

@@ -15,14 +15,16 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, 
 # Minimum ratio of a scatter about the mean to the sum of squares from which it is computed. With a
 # smaller ratio, the subtraction leaves too few correct digits.
 _MIN_FRACTION_LEFT = 1e-5
-# Maximum error of the squared distances in a window, as a fraction of its squared radius.
+# Maximum error of the squared distances in a window, as a fraction of the squared radius of the
+# window.
 _MAX_RELATIVE_ERROR = 1e-8
-# Scatters of at most this fraction of the mean squared distance from the query are set to zero.
+# A scatter is set to zero if its trace is at most this fraction of the mean squared distance from
+# the query.
 _ZERO_SCATTER = 1e-14
 
 
 def choose_window_size(n: int, p: int, n_classes: int) -> int:
-    """Return a number of rows, at most n, that suffices to estimate a within-class covariance."""
+    """Choose how many of n rows to use for estimating a local within-class covariance."""
     return min(n, max(n // 5, 50, 10 * (p + n_classes)))
 
 
@@ -52,11 +54,11 @@ def compute_scatters(
     window: Window | None = None,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Return the scatters of the m nearest rows of each query under its metric.
+    """Return the scatters of the m nearest rows of each query under the metric of the query.
 
     ``window`` can be passed if the nearest rows are already known. All sums are matrix products of
     dense weights and centered rows. If a window is so small that these sums lose too many digits,
-    its scatters are computed again from differences to the query.
+    its scatters are computed again from the differences between its rows and the query.
     """
     if window is None and tricube:
         dense_weights, radius, errors = rows.compute_tricube_weights(queries, metrics, m)
@@ -98,7 +100,7 @@ def compute_exact_scatters(
     *,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Return scatters computed from differences to each query, which is accurate but slow."""
+    """Compute scatters from differences between rows and queries, which is accurate but slow."""
     b, m = window.indices.shape
     owner, indices = np.repeat(np.arange(b), m), window.indices.ravel()
     weights = np.ones((b, m))

@@ -17,12 +17,14 @@ from scipy import sparse
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
-# Maximum size, in bytes, of a block that is centered and multiplied in cache.
+# Maximum size of a block in bytes. Blocks of this size are centered and multiplied in cache.
 _BLOCK_BYTES = 2**20
 
 
 class ModeScatters(Protocol):
-    r"""Protocol of mode scatters of tensors :math:`X_{ij}` (the j-th of class i).
+    r"""Protocol of objects that compute mode scatters of tensors.
+
+    :math:`X_{ij}` is tensor j of class i.
 
     Tensors have the shape (d1, ..., dM). With factors of shape (d_j, q_j),
     :math:`T = X \bar\times_k U^T` is X multiplied by their transposes in all modes except k. A
@@ -34,14 +36,14 @@ class ModeScatters(Protocol):
         """Mean tensor, or zero if the scatters are not centered."""
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        r""":math:`\sum_{ij} (T_{ij} - \bar T_i)_{(k)} (T_{ij} - \bar T_i)_{(k)}^T`."""
+        r"""Return :math:`\sum_{ij} (T_{ij} - \bar T_i)_{(k)} (T_{ij} - \bar T_i)_{(k)}^T`."""
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        r""":math:`\sum_i n_i (\bar T_i - \bar T)_{(k)} (\bar T_i - \bar T)_{(k)}^T`."""
+        r"""Return :math:`\sum_i n_i (\bar T_i - \bar T)_{(k)} (\bar T_i - \bar T)_{(k)}^T`."""
 
 
 class StackScatters:
-    """Mode scatters of an array, which is read in blocks for each scatter.
+    """Mode scatters of an array of tensors. Each scatter reads the array in blocks.
 
     No centered copy of the array is made. float32 blocks are centered and multiplied in float32 and
     summed in float64, unless squares exceed the range of float32.
@@ -107,7 +109,7 @@ class StackScatters:
         return total
 
     def _compute_class_means(self) -> Matrix:
-        """Return the class means, computed from deviations from the first tensor."""
+        """Return the class means. The sums are computed relative to the first tensor."""
         first = self._X[:1]
         sums = np.zeros((len(self.counts), first.size))
         for rows, block in self._iterate_deviations(first):
@@ -123,7 +125,7 @@ class StackScatters:
         return self.class_means.astype(self._dtype)
 
     def _iterate_deviations(self, centers: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Iterate over blocks of tensors minus the center of their class, in one buffer."""
+        """Yield blocks of tensors minus their class centers. All blocks use the same buffer."""
         X = self._X
         block_size = max(1, min(len(X), _BLOCK_BYTES // max(1, X[:1].size * self._dtype.itemsize)))
         buffer = _allocate_far_from(centers, (block_size, *X.shape[1:]), self._dtype)
@@ -133,7 +135,7 @@ class StackScatters:
             if len(centers) == 1:
                 np.subtract(X[rows], centers, out=block)
             else:
-                # With mode="clip", take writes to the buffer without a temporary array.
+                # `np.take` with mode="clip" writes to the buffer without a temporary array.
                 np.take(centers, self._codes[rows], axis=0, out=block, mode="clip")
                 np.subtract(X[rows], block, out=block)
             yield rows, block
@@ -156,17 +158,17 @@ class UncenteredScatters:
         self.mean: Matrix = np.zeros_like(centered.mean)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return the scatter of all tensors about zero: about the mean, plus that of the mean."""
+        """Return the scatter about zero: the centered scatter plus the scatter of the mean."""
         offset = project_stack(self._offset, factors or [], skip=mode)
         return self._centered.within_scatter(mode, factors) + mode_scatter(offset, mode)
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return zero, because there is only one class, whose mean is taken as zero."""
+        """Return a zero matrix, because there is only one class."""
         return np.zeros((self.mean.shape[mode],) * 2)
 
 
 def _allocate_far_from(array: Floats, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Floats:
-    """Return an empty array whose address differs from another by half a page, modulo pages.
+    """Return an empty array whose address differs from that of ``array`` by 2048, modulo 4096.
 
     On some processors, copies between addresses that differ by a few bytes modulo 4096 take four
     times as long.

@@ -49,8 +49,8 @@ class ModeStatistics:
         "full" stores the second moment of all entries, and "modes" stores one scatter per mode.
         "auto" uses "full" for tensors of at most 4,096 entries. See Notes.
     exact : bool, default=False
-        Whether to multiply float32 samples in float64. This is slower, and accurate to the
-        precision of the samples even if entries are nearly collinear.
+        Whether to multiply float32 samples in float64. This is slower, but the result is accurate
+        to the precision of the samples even if entries are nearly collinear.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class ModeStatistics:
         return self.add(stack, classes, codes)
 
     def add(self, X: Floats, classes: NDArray[Any], codes: NDArray[np.intp]) -> ModeStatistics:
-        """Add samples like :meth:`partial_fit`, from arrays already checked and encoded."""
+        """Add samples like :meth:`partial_fit`. X must be checked and the labels encoded."""
         shape = tuple(int(d) for d in X.shape[1:])
         if self.tensor_shape is not None and shape != self.tensor_shape:
             raise ValueError(
@@ -335,10 +335,10 @@ class ModeStatistics:
         return scatter
 
     def _check_mode(self, mode: int, factors: Factors | None) -> tuple[int, Factors | None]:
-        """Return the mode as a non-negative index, and the factors of the other modes or None."""
+        """Check the arguments. Return a non-negative mode, and the factors of the other modes."""
         shape = self._shape
         if not -len(shape) <= mode < len(shape):
-            raise ValueError(f"mode must be from 0 to {len(shape) - 1}; got {mode}.")
+            raise ValueError(f"mode must be from {-len(shape)} to {len(shape) - 1}; got {mode}.")
         mode %= len(shape)
         if factors is None:
             return mode, None

@@ -17,7 +17,11 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ModeMoments(SecondMoment):
-    """Sums of the squared entries, and of :math:`X_{(k)} X_{(k)}^T` per mode k, in one vector."""
+    """Second moments of tensors, stored in one vector.
+
+    The vector holds the sum of squares of each entry and, for each mode k, the sum of
+    :math:`X_{(k)} X_{(k)}^T`.
+    """
 
     state: ClassVar = State({"tensor_shape": shape_value, "dense": none_or(floats("entries"))})
 
@@ -26,13 +30,13 @@ class ModeMoments(SecondMoment):
         self.tensor_shape = tensor_shape
 
     def compute_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the sums over the rows vec(X)."""
+        """Return the sums of squares and the mode scatters of flattened tensors in one vector."""
         stack = rows.reshape(-1, *self.tensor_shape)
         scatters = [mode_scatter(stack, k).ravel() for k in range(len(self.tensor_shape))]
         return np.concatenate([np.einsum("ij,ij->j", rows, rows), *scatters])
 
     def compute_block_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the sums over the rows of a block, like :meth:`compute_products`."""
+        """Return the sums of :meth:`compute_products` over the rows of a block."""
         return self.compute_products(rows)
 
     def add_block(self, moment: Floats) -> None:
@@ -41,7 +45,10 @@ class ModeMoments(SecondMoment):
         self.dense += moment
 
     def compute_cross_products(self, rows: Floats, other_rows: Floats) -> Floats:
-        """Return the sums for x zᵀ + z xᵀ, over pairs of a row x and another row z."""
+        """Return the sums of x zᵀ + z xᵀ, in the same order as in :meth:`compute_products`.
+
+        z is the row of ``other_rows`` at the position of the row x.
+        """
         tensors, other_tensors = (
             flat.reshape(-1, *self.tensor_shape) for flat in (rows, other_rows)
         )
@@ -50,17 +57,17 @@ class ModeMoments(SecondMoment):
         return np.concatenate([squares, *[(S + S.T).ravel() for S in scatters]])
 
     def get_squares(self, products: Floats) -> Floats:
-        """Return the sums of squared entries, the first part of :meth:`compute_products`."""
+        """Return the sums of squares from the result of :meth:`compute_products`."""
         return products[: self.n_features]
 
     def get_mode_scatter(self, products: Floats, mode: int) -> Floats:
-        """Return the scatter of a mode, a part of the result of :meth:`compute_products`."""
+        """Return the scatter of a mode from the result of :meth:`compute_products`."""
         d = self.tensor_shape[mode]
         start = self.n_features + sum(d * d for d in self.tensor_shape[:mode])
         return products[start : start + d * d].reshape(d, d)
 
     def choose_block_rows(self, X: Floats) -> int:
-        """Return the number of samples per block, of at most 4 MB."""
+        """Return the number of samples in a block of at most 4 MB."""
         return min(max(2**22 // (X.shape[1] * X.itemsize), 1), 4096)
 
     @property
@@ -70,7 +77,7 @@ class ModeMoments(SecondMoment):
 
     def _check_state(self, sizes: Sizes) -> None:
         check_that(
-            self.n_features == prod(self.tensor_shape), "tensor_shape does not fit the entries."
+            self.n_features == prod(self.tensor_shape), "tensor_shape does not match n_features."
         )
         check_that(not self.rows, "expected sums only, but found rows.")
         fits = self.dense is None or len(self.dense) == self.n_entries
@@ -78,7 +85,7 @@ class ModeMoments(SecondMoment):
 
 
 class ModeSums(ClassStatistics):
-    """Class statistics of vec(X) that store one scatter per mode, not the full scatter."""
+    """Class statistics of flattened tensors, with one scatter per mode but no full scatter."""
 
     state: ClassVar = State(
         {
@@ -95,7 +102,7 @@ class ModeSums(ClassStatistics):
         return ModeMoments(self.tensor_shape)
 
     def make_mode_reader(self, mode: int) -> Callable[[Floats], Floats]:
-        """Return the function that reads the scatter of a mode from the stored values."""
+        """Return a function that extracts the scatter of a mode from the stored values."""
         return lambda products: ModeMoments(self.tensor_shape).get_mode_scatter(products, mode)
 
     def _check_state(self, sizes: Sizes) -> None:

@@ -39,8 +39,8 @@ class NeighborGraph:
         Row ``i`` has the neighbors ``indices[indptr[i]:indptr[i + 1]]``, with the corresponding
         ``distances``.
     indices : array-like of int, shape (n_edges,)
-        Neighbors of each row, from 0 to ``n_samples - 1``. A list must not contain a row twice, nor
-        the row itself.
+        Neighbors of each row, from 0 to ``n_samples - 1``. The neighbors of a row must be distinct
+        and must not include the row itself.
     distances : array-like of float, shape (n_edges,)
         Distances to the neighbors, finite and at least 0. If two rows list each other, their two
         distances should be equal.
@@ -149,9 +149,9 @@ class NeighborGraph:
         - "ivf" partitions the rows into about 4 √n_samples cells and searches the nearest cells.
         - "hnsw" searches along a hierarchical graph of neighbors.
 
-        It is faster than the exact search for data near a manifold of few dimensions, by a factor
-        of three for 50,000 rows. For data with many independent features the exact search is
-        faster.
+        For data near a manifold of few dimensions, the approximate search is faster than the exact
+        search, by a factor of three for 50,000 rows. For data with many independent features, the
+        exact search is faster.
 
         Examples
         --------
@@ -214,8 +214,9 @@ class NeighborGraph:
         counts = np.diff(self.indptr)
         if counts.min() != counts.max():
             raise ValueError(
-                f"The rows have from {counts.min()} to {counts.max()} neighbors, which do not form "
-                "an array. Use indptr and indices, or build the graph with n_neighbors."
+                f"The rows have different numbers of neighbors, from {counts.min()} to "
+                f"{counts.max()}, which do not form an array. Use indptr and indices, or build the "
+                "graph with n_neighbors."
             )
         return self.indices.reshape(self.n_samples, -1)
 
@@ -245,13 +246,14 @@ class NeighborGraph:
         Parameters
         ----------
         mode : {"union", "mutual"}, default="union"
-            "union" connects two rows if one of them lists the other, "mutual" only if both do.
+            "union" connects two rows if one of them lists the other. "mutual" connects two rows
+            only if they list each other.
 
         Returns
         -------
         csr_array of shape (n_samples, n_samples)
-            The distances of connected rows, the smaller one if the two lists differ. Distances of 0
-            are stored as explicit zeros.
+            The distances of connected rows. If the lists of two rows hold different distances, the
+            smaller one is used. Distances of 0 are stored as explicit zeros.
 
         Examples
         --------
@@ -322,8 +324,8 @@ class NeighborGraph:
         Returns
         -------
         ndarray of shape (n_sources, n_samples)
-            Length of the shortest path from each source to every row, ``inf`` if none exists. It is
-            at least the Euclidean distance, up to rounding.
+            Length of the shortest path from each source to every row, or ``inf`` if there is no
+            path. A path is at least as long as the Euclidean distance, up to rounding.
 
         Notes
         -----
@@ -339,7 +341,8 @@ class NeighborGraph:
         """
         if sources is not None:
             sources = _check_sources(sources, self.n_samples)
-        # The matrix holds both directions of each edge, so directed=True works at half the cost.
+        # The matrix holds both directions of each edge, so directed=True gives the same lengths at
+        # half the cost.
         lengths = csgraph.dijkstra(self.symmetrized(mode), directed=True, indices=sources)
         return np.asarray(lengths, np.float64)
 
@@ -373,7 +376,7 @@ class NeighborGraph:
 def link_components(
     graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
 ) -> NeighborGraph:
-    """Return the graph of the rows of ``X``, with edges added if it is not connected.
+    """Return a connected neighbor graph of ``X``, with additional edges where they are needed.
 
     The added edges form a minimum spanning tree of the components (Borůvka's algorithm): every
     component except the largest is connected to its nearest row outside, until one component is
@@ -399,8 +402,8 @@ def link_components(
     if on_disconnected == "raise":
         sizes = np.sort(np.bincount(labels))[::-1]
         raise ValueError(
-            f"{problem}, the largest of {sizes[0]} and the smallest of {sizes[-1]} rows. Increase "
-            'n_neighbors, embed the parts separately, or set on_disconnected="link".'
+            f"{problem}, with {sizes[-1]} to {sizes[0]} rows each. Increase n_neighbors, embed the "
+            'parts separately, or set on_disconnected="link".'
         )
     links = _find_spanning_links(X, labels)
     median_length = np.median(graph.distances) if graph.distances.size else 0.0
@@ -414,7 +417,9 @@ def link_components(
 
 
 def extract_subgraph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
-    """Return the subgraph of ascending rows that list only one another, renumbered from 0.
+    """Return the subgraph of some rows, renumbered from 0.
+
+    ``rows`` must be ascending and must contain all neighbors of these rows.
 
     >>> graph = NeighborGraph.from_points([[0.0], [1.0], [5.0], [6.0]], n_neighbors=1)
     >>> extract_subgraph(graph, np.array([2, 3])).neighbors.tolist()
@@ -434,7 +439,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        # Maps the components at the start of this round to the current components.
+        # The current component that contains each component from the start of this round.
         owner = np.arange(labels.max() + 1)
         for code in range(len(owner)):
             if code == largest:
@@ -444,7 +449,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
             row = int(distances[:, 0].argmin())
             source, target = int(inside[row]), int(outside[nearest[row, 0]])
             component, other_component = owner[code], owner[labels[target]]
-            # Equal components were connected by an earlier link of this round.
+            # If the two components are equal, an earlier link of this round has connected them.
             if component != other_component:
                 links.append((source, target, float(distances[row, 0])))
                 owner[owner == other_component] = component
@@ -453,7 +458,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
 
 
 def _add_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> NeighborGraph:
-    """Return the graph with links appended to the lists of both their rows."""
+    """Return the graph with the links as additional edges, in both directions."""
     rows = np.repeat(np.arange(graph.n_samples), np.diff(graph.indptr))
     sources, targets, lengths = (np.array(column) for column in zip(*links, strict=True))
     rows = np.concatenate([rows, sources, targets])
@@ -465,7 +470,7 @@ def _add_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> Nei
 
 
 def find_distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the index of the first copy of each distinct row, and the distinct row of each row.
+    """Return the first index of each distinct row, and an array that maps rows to distinct rows.
 
     >>> find_distinct_rows(np.array([[2.0], [1.0], [2.0]]))
     (array([0, 1]), array([0, 1, 0]))
@@ -483,11 +488,12 @@ def find_distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.in
 def connect_queries(
     X: NDArray[Any], queries: NDArray[Any], *, n_neighbors: int, reach: NDArray[np.float64]
 ) -> sparse.csr_array:
-    """Return the rows that new points would be connected to in the undirected graph.
+    """Connect new points to the rows of an undirected graph, and return the distances.
 
     A query and a row are connected if the row is one of the nearest neighbors of the query, or if
-    the distance of the query is at most ``reach`` of the row, the distance of its last neighbor
-    (mode "union"). The result holds the distances of connected rows, including explicit zeros.
+    their distance is at most the reach of the row (mode "union"). ``reach`` holds the distance from
+    each row to its farthest neighbor. The result holds the distances of connected rows, including
+    explicit zeros.
 
     Examples
     --------
@@ -514,7 +520,7 @@ def _make_read_only(values: Any, dtype: type, name: str) -> NDArray[Any]:
     if array.ndim != 1 or array.dtype.kind not in ("iu" if dtype is np.intp else "iuf"):
         raise ValueError(
             f"{name} must be a 1-d array of {'integers' if dtype is np.intp else 'numbers'}; "
-            f"got shape {array.shape} of {array.dtype}."
+            f"got an array of shape {array.shape} and dtype {array.dtype}."
         )
     array = array.astype(dtype)
     array.flags.writeable = False
@@ -532,7 +538,7 @@ def _check_lists(
         )
     if len(distances) != len(indices):
         raise ValueError(
-            f"distances and indices must have equal length; got {len(distances)} and "
+            f"distances and indices must have the same length; got {len(distances)} and "
             f"{len(indices)}."
         )
     if indices.size and not 0 <= indices.min() <= indices.max() < n:
@@ -554,7 +560,8 @@ def _check_sources(sources: ArrayLike, n_samples: int) -> NDArray[np.intp]:
     rows = np.asarray(sources)
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         raise ValueError(
-            f"sources must be a 1-d array of row indices; got shape {rows.shape} of {rows.dtype}."
+            "sources must be a 1-d array of row indices; got an array of shape "
+            f"{rows.shape} and dtype {rows.dtype}."
         )
     if rows.size and not 0 <= rows.min() <= rows.max() < n_samples:
         raise ValueError(

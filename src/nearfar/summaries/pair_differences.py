@@ -8,14 +8,15 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 
-# Maximum size, in bytes, of stored differences. For more pairs, sums are computed over the rows.
+# Maximum size, in bytes, of stored differences. If all differences together are larger, sums are
+# computed from the rows instead.
 _MAX_STORED_BYTES = 64_000_000
 
 
 class PairDifferences:
-    r"""Differences :math:`d = x_i - x_j` of pairs of rows, without an array (N, p, p).
+    r"""Differences :math:`d = x_i - x_j` of pairs of rows, and sums over these differences.
 
-    If there are too many pairs to store their differences, sums are computed over the rows: with
+    If there are too many pairs to store their differences, sums are computed from the rows: with
     the Laplacian :math:`\Lambda_w` of the graph of the pairs,
     :math:`\sum_{ij} w_{ij} d d^T = X^T \Lambda_w X`.
 
@@ -51,7 +52,7 @@ class PairDifferences:
         return len(self.pairs)
 
     def map_differences(self, L: Matrix) -> Matrix:
-        """Return L d for each pair, (n_pairs, n_components)."""
+        """Return the mapped difference L d of each pair, of shape (n_pairs, n_components)."""
         if self._differences is not None:
             return np.asarray(self._differences @ L.T)
         assert self._incidence is not None
@@ -68,7 +69,7 @@ class PairDifferences:
         return np.einsum("ij,ij->i", Z, Z)
 
     def scatter(self, weights: Vector | None = None) -> Matrix:
-        """Return the sum of w d dᵀ over the pairs, (p, p).
+        """Return the sum of w d dᵀ over the pairs, of shape (p, p).
 
         >>> X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
         >>> PairDifferences(X, [[0, 1], [0, 2]]).scatter(np.array([1.0, 0.0])).tolist()
@@ -85,9 +86,10 @@ class PairDifferences:
         return np.asarray(self.points.T @ (laplacian @ self.points))
 
     def compute_half_gradient(self, Z: Matrix, weights: Vector) -> Matrix:
-        """Return the sum of w (L d) dᵀ, (n_components, p), where ``Z = map_differences(L)``.
+        """Return the sum of w (L d) dᵀ over the pairs, given ``Z = map_differences(L)``.
 
-        Twice this matrix is the gradient in L of a sum of functions of |L d|² with derivatives w.
+        The result has shape (n_components, p). Twice the result is the gradient with respect to L
+        of a sum of functions of |L d|² whose derivatives are w.
         """
         if self._differences is not None:
             return np.asarray((Z * weights[:, None]).T @ self._differences)
@@ -99,7 +101,7 @@ def mask_distinct_pairs(points: Floats, pairs: Indices, rounding: float = 0.0) -
     """Return a mask of the pairs whose two points are not equal.
 
     With ``rounding``, two centered points count as equal if their distance is at most ``rounding``
-    times the length of the longest point.
+    times the largest norm of a point.
     """
     if rounding == 0:
         return np.asarray((points[pairs[:, 0]] != points[pairs[:, 1]]).any(axis=1))

@@ -20,10 +20,14 @@ from scipy.linalg import get_blas_funcs
 from nearfar.arrays import Floats, Indices, Mask
 from nearfar.blocks import count_blas_threads
 
-# Limits for threads of our own: the maximum number of features, the minimum size of X, and the
-# maximum number of tasks in a group.
-_MAX_THREADED_FEATURES, _MIN_THREADED_SIZE, _MAX_GROUP = 256, 2**18, 16
-# Minimum mean length of the runs of rows of one class for which BLAS subtracts the shifts.
+# Maximum number of features for which tasks run in parallel threads. With more features, BLAS uses
+# its own threads.
+_MAX_THREADED_FEATURES = 256
+# Minimum number of values of X for which tasks run in parallel threads.
+_MIN_THREADED_SIZE = 2**18
+# Maximum number of tasks in a group.
+_MAX_GROUP = 16
+# Minimum mean number of consecutive rows of one class at which BLAS subtracts the shifts.
 _MIN_RUN = 32
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -38,7 +42,7 @@ class Products:
             return rows.T @ rows
 
     def compute_block_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the term of a block that is added to the sum over all blocks."""
+        """Return the products of one block, which are added to the sum over all blocks."""
         return self.compute_products(rows)
 
     def get_squares(self, products: Floats) -> Floats:
@@ -46,7 +50,11 @@ class Products:
         return products.diagonal()
 
     def choose_block_rows(self, X: Floats) -> int:
-        """Return the number of rows per block: 512 KB, or more rows if there are many features."""
+        """Return the number of rows per block.
+
+        Blocks of 512 KB are preferred. For p features, a block has at least 1024 and at least p
+        rows, but at most 4096 rows.
+        """
         in_cache = 2**19 // (X.shape[1] * X.itemsize)
         return min(max(in_cache, X.shape[1], 1024), 4096)
 
@@ -55,7 +63,7 @@ _ALL_PRODUCTS = Products()
 
 
 class Workspace:
-    """Buffers for a block of rows and a vector of ones, reused so that they stay in cache."""
+    """Reusable buffers for a block of rows and a vector of ones, which stay in cache."""
 
     def __init__(self) -> None:
         self._block: NDArray[Any] = np.empty((0, 0))
@@ -120,11 +128,11 @@ def compute_pooled_moments(
     exact: bool = False,
     space: Workspace | None = None,
 ) -> tuple[Indices, Moments]:
-    """Return the classes of the rows, the first moment of each, and one second moment of all rows.
+    """Return the classes of the rows, their first moments, and the second moment of all rows.
 
-    ``slots`` gives the class of every row of X, ``size`` the number of rows of a block. Line k of
-    the first moments belongs to the k-th class that is returned. The rows should be nearly sorted
-    by class. The other arguments are as in :func:`compute_moments`.
+    ``slots`` holds the class of every row of X, and ``size`` is the number of rows per block. Row k
+    of the first moments belongs to the k-th returned class. The rows should be nearly sorted by
+    class. The other arguments are as in :func:`compute_moments`.
     """
     classes = slots[rows]
     is_present = np.bincount(classes) > 0
@@ -166,7 +174,10 @@ def compute_pooled_moments(
 def _gather_blocks(
     X: Floats, rows: Indices, shift: NDArray[Any], size: int, space: Workspace
 ) -> Iterator[tuple[Indices, NDArray[Any], NDArray[Any]]]:
-    """Yield the row indices of each block, its rows minus the shift, and ones, in one buffer."""
+    """Yield the row indices of each block, its rows minus the shift, and a vector of ones.
+
+    All blocks use the same buffer.
+    """
     size = balance_block_size(len(rows), size)
     buffer, ones = space.get_buffers(size, X.shape[1], shift.dtype)
     for start in range(0, len(rows), size):
@@ -175,7 +186,7 @@ def _gather_blocks(
         if (
             block_rows[-1] - block_rows[0] == len(block_rows) - 1
             and (np.diff(block_rows) == 1).all()
-        ):  # a slice
+        ):  # consecutive rows
             np.subtract(X[block_rows[0] : block_rows[-1] + 1], shift, out=block)
         else:
             _center(X, block_rows, shift[None], None, [(0, len(block_rows))], block, ones)
@@ -191,24 +202,24 @@ def _center(
     out: NDArray[Any],
     ones: NDArray[Any],
 ) -> None:
-    """Write rows minus their lines of ``shifts`` to ``out``. Rows of a run have the same line."""
+    """Write each row minus its shift to ``out``. All rows of a run have the same shift."""
     if X.flags.c_contiguous and X.dtype == out.dtype:
-        # mode="clip" lets take write into the buffer without one of its own.
+        # `np.take` with mode="clip" writes to the buffer without a temporary array.
         np.take(X, rows, axis=0, out=out, mode="clip")
     else:
-        out[:] = X[rows]  # take would copy all of X first
+        out[:] = X[rows]  # np.take would copy all of X first
     if lines is not None and len(runs) * _MIN_RUN > len(rows):
         out -= shifts[lines]
         return
     ger = _get_ger(out.dtype)
     for start, end in runs:
-        # By BLAS: NumPy's loop begins again with every row.
+        # Subtract with BLAS, because NumPy starts a new loop for every row.
         shift = shifts[0 if lines is None else lines[start]]
         ger(-1, shift, ones[: end - start], a=out[start:end].T, overwrite_a=True)
 
 
 def _find_runs(lines: Indices) -> list[tuple[int, int]]:
-    """Return the start and end of each run of rows of one class."""
+    """Return the start and end of each run of consecutive rows of one class."""
     cuts = np.flatnonzero(lines[1:] != lines[:-1]) + 1
     return list(pairwise([0, *cuts.tolist(), len(lines)]))
 
@@ -227,9 +238,9 @@ def _sum_in_best_dtype(
     second: Products,
     exact: bool,
 ) -> Moments:
-    """Sum in float32 if rows and shifts are float32 and squares are in its range, else float64."""
+    """Return the moments, summed in float32 if this is accurate and in float64 otherwise."""
     float64 = np.dtype(np.float64)
-    # A rounded shift would move the mean; weights may lie outside the range of float32.
+    # A rounded shift would change the mean, and weights may lie outside the range of float32.
     if exact or X.dtype == float64 or root is not None or np.any(shifts.astype(X.dtype) != shifts):
         return sum_blocks(float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -237,13 +248,13 @@ def _sum_in_best_dtype(
     squares = second.get_squares(total)
     limits = np.finfo(X.dtype)
     underflows = squares <= limits.tiny / limits.eps
-    # What is faint but not constant has lost digits, if not all of them.
+    # A feature whose squares underflow has lost digits, unless it is constant.
     is_accurate = np.isfinite(squares).all() and (not underflows.any() or is_constant(underflows))
     return (first, total) if is_accurate else sum_blocks(float64)
 
 
 def _add_term(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:
-    """Add a term in float64; the first term is not added to zeros, which would take time."""
+    """Add a term to the total in float64. If the total is None, return the term."""
     return term.astype(np.float64, copy=False) if total is None else np.add(total, term, out=total)
 
 
@@ -251,19 +262,20 @@ def _add_term(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.flo
 
 
 def balance_block_size(n_rows: int, size: int) -> int:
-    """Return a block size, at least ``size``, for blocks of nearly equal numbers of rows.
+    """Return a block size that splits the rows into blocks of nearly equal size.
 
-    A small last block would take nearly as long as a full one.
+    Blocks have at least ``size`` rows if there are enough rows. A small last block would take
+    nearly as long as a full one.
     """
     return -(-n_rows // max(1, n_rows // size))
 
 
 def sort_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the row indices of each window, sorted by class, and the size of each class in it.
+    """Yield the row indices of each window, sorted by class, and the number of rows per class.
 
     Rows that are read window by window are loaded into the cache only once.
     """
-    # NumPy sorts small integers by radix; rows of a class keep their order.
+    # For small integers, NumPy uses radix sort, which is fast and keeps the order of equal codes.
     dtype = np.uint8 if n_codes <= 2**8 else np.uint16 if n_codes <= 2**16 else np.intp
     narrow_codes = codes.astype(dtype)
     for start in range(0, len(codes), window):
@@ -275,7 +287,10 @@ def sort_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indic
 def split_by_class(
     codes: Indices, is_multiplied: Mask, window: int, size: int
 ) -> Iterator[tuple[int, Indices]]:
-    """Yield tasks: a class of the mask, and at most ``size`` of its rows in a window."""
+    """Split the rows into tasks of one class each, and yield the class and the row indices.
+
+    A task has at most ``size`` rows from one window. Classes outside the mask are skipped.
+    """
     for order, sizes in sort_rows(codes, len(is_multiplied), window):
         ends = np.cumsum(sizes)
         for slot in np.flatnonzero(is_multiplied & (sizes > 0)).tolist():
@@ -284,7 +299,10 @@ def split_by_class(
 
 
 def split_pooled(codes: Indices, n_codes: int, block: int, size: int) -> Iterator[Indices]:
-    """Yield tasks of ``size`` rows of all classes, sorted by class within blocks or in total."""
+    """Split the rows of all classes into tasks of up to ``size`` rows, and yield the row indices.
+
+    The rows are sorted by class within each block, or all together if there are many classes.
+    """
     window = block if block >= 2 * _MIN_RUN * n_codes else len(codes)
     order = np.concatenate([order for order, _ in sort_rows(codes, n_codes, window)])
     for start in range(0, len(order), size):
@@ -294,7 +312,7 @@ def split_pooled(codes: Indices, n_codes: int, block: int, size: int) -> Iterato
 def group_tasks(
     tasks: Iterable[tuple[int, Indices]], size: int
 ) -> Iterator[list[tuple[int, NDArray[np.intp]]]]:
-    """Group small tasks, because starting one takes as long as summing a hundred rows."""
+    """Group small tasks, because starting a task takes as long as summing a hundred rows."""
     group: list[tuple[int, NDArray[np.intp]]] = []
     n_rows = 0
     for task in tasks:
@@ -308,7 +326,10 @@ def group_tasks(
 
 
 def choose_n_threads(X: Floats, n_tasks: int) -> int:
-    """Return the number of threads: 1 if the products are so large that BLAS uses threads well."""
+    """Return the number of threads for the tasks.
+
+    The number is 1 if X is small, or if X is wide enough for BLAS to use its own threads well.
+    """
     if X.shape[1] > _MAX_THREADED_FEATURES or X.size < _MIN_THREADED_SIZE:
         return 1
     return min(n_tasks, count_blas_threads())

@@ -25,8 +25,8 @@ from nearfar.state import (
 )
 from nearfar.summaries.row_moments import Products
 
-# Minimum number of features for which only upper triangles are summed. The sum is mirrored when it
-# is read, because for many features NumPy takes as long to mirror a product as to compute it.
+# Minimum number of features at which only upper triangles are summed. The sum is mirrored only when
+# it is read, because mirroring a large product takes as long as computing it.
 _MIN_TRIANGLE_FEATURES = 256
 # Number of rows and columns that are mirrored at once.
 _MIRROR_BLOCK = 64
@@ -53,9 +53,12 @@ class SecondMoment(Products):
         self.n_features = n_features
         self.storage = storage
         self.dense: NDArray[np.float64] | None = None
-        self.rows: list[NDArray[np.float64]] = []  # x - s
-        self.roots: list[NDArray[np.float64]] = []  # sqrt(w)
-        self.slots: list[NDArray[np.intp]] = []  # class of each row
+        # Rows minus their shift, x - s, in batches.
+        self.rows: list[NDArray[np.float64]] = []
+        # Square root of the weight of each row.
+        self.roots: list[NDArray[np.float64]] = []
+        # Class index of each row.
+        self.slots: list[NDArray[np.intp]] = []
 
     def _check_state(self, sizes: Sizes) -> None:
         conditions = {"rows": floats("m", "p"), "roots": floats("m"), "slots": indices("m")}
@@ -73,7 +76,7 @@ class SecondMoment(Products):
         return np.asarray(syrk(1.0, rows.T, lower=1).T)
 
     def compute_cross_products(self, rows: Floats, other_rows: Floats) -> Floats:
-        """Return Σ (x zᵀ + z xᵀ) over pairs of a row x and another row z."""
+        """Return Σ (x zᵀ + z xᵀ), where z is the row of ``other_rows`` at the position of x."""
         cross = rows.T @ other_rows
         return cross + cross.T
 
@@ -105,7 +108,7 @@ class SecondMoment(Products):
         return snapshot
 
     def convert_to_dense(self) -> None:
-        """Replace stored rows by the matrix."""
+        """Replace the stored rows with the matrix."""
         if self.dense is None:
             self.dense = self.compute_products(self.factor(np.zeros((1, self.n_features))))
             self.rows, self.roots, self.slots = [], [], []
@@ -126,7 +129,10 @@ class SecondMoment(Products):
         return self.dense
 
     def absorb(self, other: SecondMoment, slots: NDArray[np.intp]) -> None:
-        """Add another moment about the same shifts. ``slots`` are the new slots of its classes."""
+        """Add another moment about the same shifts.
+
+        ``slots`` holds the new index of each class of ``other``.
+        """
         if other.dense is None and self.stores_rows(other.n_rows):
             for rows, roots, old in zip(other.rows, other.roots, other.slots, strict=True):
                 self.append(rows, roots, slots[old])
@@ -136,7 +142,7 @@ class SecondMoment(Products):
         self.dense = self.matrix + other.matrix
 
     def renumber(self, kept_slots: NDArray[np.intp], n_slots: int) -> None:
-        """Keep the rows of the classes ``kept_slots`` only, and number these classes from 0."""
+        """Keep only the rows of the classes ``kept_slots``, and number these classes from 0."""
         new = np.full(n_slots, -1, dtype=np.intp)
         new[kept_slots] = np.arange(len(kept_slots))
         for k, slots in enumerate(self.slots):
@@ -145,12 +151,12 @@ class SecondMoment(Products):
             self.slots[k] = new[slots[is_kept]]
 
     def shift(self, delta: Floats, first: Floats, weight: Floats) -> SecondMoment:
-        """Return the moment about the shifts minus ``delta``."""
+        """Return the moment about new shifts: the old shifts minus ``delta``."""
         shifted = copy(self)
         if self.dense is None:
             shifted.rows, shifted.roots, shifted.slots = [], [], []
             for rows, roots, slots in zip(self.rows, self.roots, self.slots, strict=True):
-                # One row of delta: this moment is of one class, whatever its slot.
+                # If delta has a single row, all rows belong to one class.
                 offset = delta if len(delta) == 1 else delta[slots]
                 shifted.append(rows + offset, roots, slots)
         else:
@@ -170,16 +176,16 @@ class SecondMoment(Products):
         first: Matrix,
         weight: Floats,
     ) -> Matrix:
-        """Return a linear function of the scatter, given as a function of a matrix and of rows.
+        """Evaluate a linear function of the scatter without forming the scatter.
 
-        ``of_matrix`` evaluates the function for a matrix, ``of_rows`` for HᵀH, given the rows H.
+        ``of_matrix`` returns the value for a matrix, ``of_rows`` the value for HᵀH, given H.
         """
         if self.dense is None:
             return of_rows(self.factor(first / weight[:, None]))
         return of_matrix(self.matrix) - of_rows(first / np.sqrt(weight)[:, None])
 
     def dot(self, B: Floats, first: Floats, weight: Floats) -> NDArray[np.float64]:
-        """Return the scatter times a thin matrix."""
+        """Return the product of the scatter and a matrix B with few columns."""
         if self.dense is None:
             factor = self.factor(first / weight[:, None])
             return factor.T @ (factor @ B)
@@ -196,7 +202,7 @@ class SecondMoment(Products):
         return float(self.diagonal(first, weight).sum())
 
     def factor(self, means: Floats) -> NDArray[np.float64]:
-        """Return the rows sqrt(w) (x-m). ``means`` are relative to the shifts."""
+        """Return a matrix with rows sqrt(w) (x-m). The means m are relative to the shifts."""
         if not self.rows:
             return np.zeros((0, self.n_features))
         rows, roots = np.concatenate(self.rows), np.concatenate(self.roots)
@@ -205,7 +211,7 @@ class SecondMoment(Products):
         return roots[:, None] * (rows - centers)
 
     def project(self, B: Floats) -> SecondMoment:
-        """Return the moment of the rows times B."""
+        """Return the second moment of the projected rows ``x @ B``."""
         projected = SecondMoment(B.shape[1], self.storage)
         if self.dense is not None:
             projected.dense = B.T @ self.matrix @ B

@@ -25,7 +25,8 @@ class Sets(Immutable):
     """Collection of sets of vectors, stored as one array of rows and the offsets of the sets.
 
     For example, an utterance is a set of frames, a patient a set of cells, and a document a set of
-    word vectors. Set i is an array of shape (t_i, p); the number of rows t_i may vary, p may not.
+    word vectors. Set i is an array of shape (t_i, p). The number of vectors t_i may differ between
+    sets, but p must be the same.
 
     The object is immutable. It has a length and can be indexed like an array: an integer returns
     the rows of one set; a slice, a mask or an array of indices returns ``Sets``. It can therefore
@@ -40,7 +41,7 @@ class Sets(Immutable):
         Set i consists of the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of X. The offsets
         increase from 0 to ``n_vectors``.
     labels : array-like of shape (n_sets,), default=None
-        Label of each set. Estimators do not read them; pass them to ``fit`` as ``y``.
+        Label of each set. Estimators do not read these labels; pass them to ``fit`` as ``y``.
     names : array-like of shape (n_sets,), default=None
         Name of each set, used in messages.
 
@@ -120,7 +121,7 @@ class Sets(Immutable):
         labels: ArrayLike | None = None,
         names: ArrayLike | None = None,
     ) -> Self:
-        """Create sets from a list of arrays of shape (t_i, p), or from an array (n, t, p).
+        """Create sets from a list of arrays of shape (t_i, p) or an array of shape (n, t, p).
 
         Parameters
         ----------
@@ -191,7 +192,7 @@ class Sets(Immutable):
             One or several columns that identify the set of each row. The rows of a set need not be
             consecutive. Sets are ordered by their first rows.
         label : str, default=None
-            Column with the label of the set, which must be the same in all rows of a set.
+            Column with the labels of the sets. All rows of a set must have the same label.
         columns : list of str, default=None
             Feature columns; by default all other columns. A single column may hold whole vectors,
             as lists or arrays.
@@ -305,8 +306,8 @@ class Sets(Immutable):
         if suffix == ".npz":
             if by is not None or label is not None:
                 raise ValueError(
-                    "by and label cannot be used with an .npz file; its labels are in its array "
-                    "'labels'."
+                    "by and label cannot be used with an .npz file, which stores the labels in the "
+                    "array 'labels'."
                 )
             return cls._from_npz(file)
         if suffix not in _PARQUET + _TEXT:
@@ -362,8 +363,8 @@ class Sets(Immutable):
         ]
         if len(nested) != 1:
             raise ValueError(
-                f"{file.name} should have one column of lists of vectors, with one set per row; it "
-                f"has {len(nested)} such columns among {join_names(table.column_names)}. For a "
+                f"{file.name} should have one column of lists of vectors, with one set per row; "
+                f"found {len(nested)} such columns among {join_names(table.column_names)}. For a "
                 "table with one vector per row, pass by=..."
             )
         if label is None and "label" in table.column_names:
@@ -491,7 +492,7 @@ class Sets(Immutable):
         return len(self), self.n_features
 
     def describe(self, k: int) -> str:
-        """Return the description of set k used in messages.
+        """Return a description of set k for messages.
 
         Parameters
         ----------
@@ -589,7 +590,7 @@ def as_sets(X: Any) -> Sets:
 
 
 def convert_key(key: Any, n: int) -> NDArray[np.intp]:
-    """Return the indices selected by a slice, a mask or an array of indices of n items."""
+    """Return the indices that a slice, a mask or an index array selects from n items."""
     if isinstance(key, slice):
         return np.arange(*key.indices(n))
     array = np.asarray(key)
@@ -611,7 +612,7 @@ def convert_key(key: Any, n: int) -> NDArray[np.intp]:
 
 
 def get_row_key(key: Any, noun: str) -> Any:
-    """Return the key of the first axis; scikit-learn indexes with ``X[indices, ...]``."""
+    """Return the index along the first axis, from ``X[indices]`` or ``X[indices, ...]``."""
     if isinstance(key, tuple):
         if len(key) == 2 and key[1] is Ellipsis:
             return key[0]
@@ -627,7 +628,7 @@ def check_index(k: int, n: int) -> int:
 
 
 def _check_rows(values: Any, title: str, noun: str) -> Floats:
-    """Return values as an array (t, p), float32 if they are float32, else float64."""
+    """Return values as an array of shape (t, p), in float32 or float64."""
     check_mask(values, title)
     try:
         array = np.asarray(values)
@@ -653,7 +654,7 @@ def _check_rows(values: Any, title: str, noun: str) -> Floats:
 
 
 def _read_vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
-    """Return the rows of numeric columns, or of one column of vectors."""
+    """Return the vectors from numeric columns, or from a single column that holds vectors."""
     text = [name for name in columns if getattr(frame[name].dtype, "kind", "O") not in "biuf"]
     if not text:
         values: NDArray[np.float64] = frame[columns].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -676,12 +677,12 @@ def _check_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     if array.ndim != 1 or len(array) < 1 or array.dtype.kind not in "iu":
         raise ValueError(
             "offsets must be integers of shape (n_sets + 1,), from 0 to the number of vectors; got "
-            f"shape {array.shape} of {array.dtype}."
+            f"an array of shape {array.shape} and dtype {array.dtype}."
         )
     starts: NDArray[np.intp] = array.astype(np.intp)
     if starts[0] != 0 or starts[-1] != n_rows:
         raise ValueError(
-            f"offsets must run from 0 to the {format_count(n_rows, 'row')} of X; got offsets from "
+            f"offsets must run from 0 to the number of rows of X, {n_rows}; got offsets from "
             f"{starts[0]} to {starts[-1]}."
         )
     sizes = np.diff(starts)
@@ -695,14 +696,14 @@ def _check_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
 
 
 def _check_per_set(values: Any, name: str, n: int, *, text: bool = False) -> NDArray[Any] | None:
-    """Return labels or names as an array, after checking that each set has one."""
+    """Return labels or names as an array, after checking that there is one per set."""
     if values is None:
         return None
     array = np.asarray(values)
     if array.ndim != 1 or len(array) != n:
         raise ValueError(
-            f"{name} must have one entry per set, for {format_count(n, 'set')}; got shape "
-            f"{array.shape}."
+            f"{name} must have one entry per set; got shape {array.shape} for "
+            f"{format_count(n, 'set')}."
         )
     return array.astype(str) if text and array.dtype.kind != "U" else array
 

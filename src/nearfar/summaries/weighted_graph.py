@@ -16,7 +16,7 @@ _MIN_WEIGHT = 1e-6
 
 
 def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the distinct rows, and for each row the index of its distinct row.
+    """Return the distinct rows, and an array that maps each row to its distinct row.
 
     Raises ``ValueError`` if there are at most ``n_components`` distinct rows.
     """
@@ -34,7 +34,7 @@ def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArra
 
 
 def build_neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
-    """Return the neighbor graph of distinct rows, or raise if there are too few rows."""
+    """Return the neighbor graph of distinct rows. Raise an error if there are too few rows."""
     if n_neighbors >= len(points):
         raise ValueError(
             f"n_neighbors={n_neighbors} must be less than the number of distinct rows of X, "
@@ -49,7 +49,7 @@ def compute_edge_scale(lengths: sparse.csr_array) -> float:
 
 
 def compute_affinities(distances: sparse.csr_array, weights: str, width: float) -> sparse.csr_array:
-    r"""Return the weights of edges of length d.
+    r"""Compute edge weights from edge lengths d.
 
     The weights are 1 if ``weights`` is "uniform". Otherwise they are :math:`e^{-d^2/\tau}` with
     the width :math:`\tau`, but at least 1e-6.

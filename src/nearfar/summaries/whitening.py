@@ -20,8 +20,8 @@ Shrinkage = float | Literal["auto"]
 AUTO_SHRINKAGE = 1e-3
 # Smallest nonzero variance that is accepted. Computations with a smaller variance would underflow.
 _MIN_VARIANCE = 1e-290
-# Smallest eigenvalue, as a fraction of the largest, for which axes computed from products of rows
-# are accurate to at least half of the digits.
+# Minimum ratio of the smallest to the largest eigenvalue at which axes are computed from products
+# of rows. With a smaller ratio, fewer than half of the digits would be correct.
 _MIN_EIGENVALUE = 1e-8
 NO_WITHIN_SCATTER = (
     "The points of each class are equal, so X has no within-class scatter. Use shrinkage='auto'."
@@ -29,9 +29,10 @@ NO_WITHIN_SCATTER = (
 
 
 def get_rank_tolerance(statistics: ClassStatistics) -> float:
-    """Return the relative eigenvalue below which a direction counts as constant.
+    """Return the tolerance for eigenvalues that count as zero.
 
-    It is 1e-12, or 1e-6 if products were rounded to float32.
+    A direction is constant if its eigenvalue is below this fraction of the largest eigenvalue.
+    The fraction is 1e-12, or 1e-6 if products were rounded to float32.
     """
     return 1e-6 if statistics.is_rounded else 1e-12
 
@@ -48,11 +49,11 @@ def _check_variances(statistics: ClassStatistics) -> Matrix:
 def find_total_range(
     statistics: ClassStatistics, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics]:
-    """Return coordinates B (p, r) without constant features, and the statistics of ``X @ B``.
+    """Return a matrix B (p, r) that drops constant features, and the statistics of ``X @ B``.
 
-    Constant features are dropped. If there are fewer rows than features, all directions in which
-    the data do not vary are dropped as well. With ``standardize``, the features are scaled to unit
-    variance first; otherwise the columns of B are orthonormal.
+    If there are fewer rows than features, all directions in which the data do not vary are dropped
+    as well. With ``standardize``, the features are scaled to unit variance first. Without it, the
+    columns of B are orthonormal.
     """
     variances = _check_variances(statistics)
     deviation, varies = np.sqrt(variances), statistics.varying_features(variances)
@@ -77,13 +78,13 @@ def find_total_range(
 def regularize_within(
     statistics: ClassStatistics, shrinkage: Shrinkage, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics, Matrix, Matrix]:
-    r"""Return coordinates B, the statistics of ``X @ B``, a regular within covariance C, and T.
+    r"""Regularize the within covariance, and return a matrix that whitens it.
 
-    C is a covariance in the coordinates B, and ``T.T @ C @ T = I``. If ``shrinkage`` is a number g,
-    :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto", C is :math:`S_w` if it is regular on
-    the range of the total scatter, else :math:`C = (1-g) S_w + g S_t` with g = 0.001
-    (:func:`find_mixed_whitener`). ``standardize`` has an effect only with "auto" (see
-    :func:`find_total_range`).
+    Return the matrix B of :func:`find_total_range`, the statistics of ``X @ B``, the regularized
+    within covariance C of ``X @ B``, and a matrix T such that ``T.T @ C @ T = I``. If ``shrinkage``
+    is a number g, :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto", C is :math:`S_w` if it
+    is regular on the range of the total scatter, else :math:`C = (1-g) S_w + g S_t` with g = 0.001
+    (:func:`find_mixed_whitener`). ``standardize`` has an effect only with "auto".
     """
     weight, tolerance = statistics.total_weight, get_rank_tolerance(statistics)
     B, image = find_total_range(statistics, standardize=standardize and shrinkage == "auto")
@@ -100,10 +101,11 @@ def regularize_within(
 def find_mixed_whitener(
     within: Matrix, total: Callable[[], Matrix], tolerance: float
 ) -> tuple[Matrix, Matrix]:
-    """Return a covariance C that is regular where the data vary, and T with ``T.T @ C @ T = I``.
+    """Return a regularized within covariance C, and T such that ``T.T @ C @ T = I``.
 
-    C is ``within`` (the same array) if it has the rank of the total covariance. Otherwise 0.1% of
-    the total covariance is mixed in, which is invariant to linear transformations of the features.
+    If ``within`` has the same rank as the total covariance, C is ``within`` (the same array).
+    Otherwise 0.1% of the total covariance is mixed in, which is invariant to linear transformations
+    of the features.
     """
     T = whitener(within, tolerance)
     if T.shape[1] < len(within):
@@ -115,7 +117,7 @@ def find_mixed_whitener(
 
 
 def find_within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
-    """Return T (p, r) with ``T.T @ C @ T = I`` for the regularized within-class covariance C."""
+    """Return T (p, r) such that ``T.T @ C @ T = I`` for the regularized within covariance C."""
     B, _, _, T = regularize_within(statistics, shrinkage, standardize=True)
     if not T.size:
         raise ValueError(NO_WITHIN_SCATTER)
@@ -123,7 +125,7 @@ def find_within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> M
 
 
 def compute_within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
-    """Return the covariance (p, p) that :func:`find_within_whitener` whitens, in units of X."""
+    """Return the regularized within covariance C used by :func:`find_within_whitener`."""
     within = statistics.within_scatter() / statistics.total_weight
     if shrinkage != "auto":
         level = np.trace(within) / statistics.n_features
@@ -144,7 +146,7 @@ def find_leading_axes(
     """
     if statistics.is_factored:
         F = statistics.total_factor()
-        # For a few of many axes, use the eigenvectors of the products of rows.
+        # If only a few axes are needed, compute them from eigenvectors of the products of rows.
         if 2 * n_pca_components <= min(F.shape):
             values, eigenvectors = descending_eigh(F @ F.T, n_pca_components)
             if values[-1] > _MIN_EIGENVALUE * values[0]:
@@ -159,9 +161,9 @@ def find_leading_axes(
 
 
 def find_total_whitener(statistics: ClassStatistics) -> Matrix:
-    """Return T (p, r) with ``T.T @ S_t @ T = I`` on the range of the total covariance.
+    """Return T (p, r) such that ``T.T @ S_t @ T = I`` for the total covariance S_t of rank r.
 
-    Its columns lie in this range, unless the range consists of all features that vary.
+    The columns of T lie in the range of S_t.
     """
     if not statistics.is_factored:
         B, image = find_total_range(statistics, standardize=True)
@@ -174,7 +176,10 @@ def find_total_whitener(statistics: ClassStatistics) -> Matrix:
 
 
 def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """Return variances and orthonormal axes (p, r) of the total covariance, largest first."""
+    """Return the nonzero variances of the total covariance, largest first, and their axes (p, r).
+
+    The axes are orthonormal.
+    """
     B, image = find_total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)
     rank = int((variances > get_rank_tolerance(statistics) * variances[0]).sum())
@@ -182,9 +187,10 @@ def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
 
 
 def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
-    """Return variances, their axes (p, r) and the zero-variance axes of the within covariance.
+    """Return the axes of the within covariance, separately for nonzero and zero variances.
 
-    All axes are orthonormal and lie in the range of the total covariance returned by
+    The results are the nonzero variances, their axes (p, r), and the axes of variance zero. All
+    axes are orthonormal and lie in the range of the total covariance returned by
     :func:`find_total_range`.
     """
     B, image = find_total_range(statistics, standardize=False)
@@ -200,8 +206,8 @@ def find_between_axes(
 ) -> tuple[Matrix, Matrix]:
     """Return eigenvalues, largest first, and eigenvectors (rows) of the between covariance.
 
-    The covariance is that of ``X @ T``. It is decomposed through its factor, which has one row per
-    class.
+    With T, the between covariance of ``X @ T`` is used. The decomposition uses a factor of the
+    covariance with one row per class.
     """
     factor = statistics.between_factor()
     _, singular, axes = linalg.svd(factor if T is None else factor @ T, full_matrices=False)
@@ -223,10 +229,10 @@ def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> M
 
 
 def whiten_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:
-    """Return coordinates T (p, r) in which S_w is the identity, and the class means in them.
+    """Return a matrix T (p, r) that whitens S_w, and the centered class means multiplied by T.
 
-    The r columns, at most ``n_classes - 1``, span all differences of class means after S_w is
-    whitened. The orthogonal directions do not separate the classes.
+    T has at most ``n_classes - 1`` columns. They span all differences of class means after S_w is
+    whitened, so the omitted directions do not separate the classes.
     """
     T = find_within_whitener(statistics, shrinkage)
     _, axes = find_between_axes(statistics, T)
@@ -238,10 +244,10 @@ def whiten_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Mat
 def whiten_rows(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
-    """Return a matrix (p, rank) to whitened coordinates, and the centered rows in them.
+    """Return a whitening matrix of shape (p, rank), and the centered rows multiplied by it.
 
-    The optimum does not depend on the coordinates, but the speed of the solver does. The rows have
-    the given dtype.
+    Whitening does not change the optimum of a solver, but it changes the speed. The rows are
+    returned in the given dtype.
     """
     basis, image = find_total_range(statistics, standardize=True)
     matrix = basis @ whitener(
@@ -249,8 +255,8 @@ def whiten_rows(
     )
     points = center_and_map(rows, statistics.mean, matrix, dtype)
     if matrix.shape[1] < np.count_nonzero(matrix.any(axis=1)):
-        # Nothing was learned about directions outside the span of the rows, so the matrix must
-        # ignore them in new points. The columns of X'Y span the rows.
+        # The training rows do not vary in directions outside their span, so the matrix must ignore
+        # these directions in new points. The columns of X'Y form a basis of the span.
         products = np.zeros(matrix.shape)
         for block in split_rows(len(rows), 16 * rows.shape[1]):
             products += (rows[block] - statistics.mean).T @ points[block]
@@ -276,10 +282,10 @@ def center_and_map(
 def standardize_rows(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
-    """Return a matrix that scales features to unit variance, and the centered rows under it.
+    """Return a matrix that scales features to unit variance, and the centered, scaled rows.
 
-    In whitened coordinates, directions in which the data hardly vary are as easy to reach as any
-    other, and a nonconvex objective may fit the noise in them.
+    In whitened coordinates, directions in which the data hardly vary have the same weight as all
+    others, and a nonconvex objective may fit the noise in these directions.
     """
     matrix, _ = find_total_range(statistics, standardize=True)
     return matrix, center_and_map(rows, statistics.mean, matrix, dtype)
@@ -288,11 +294,11 @@ def standardize_rows(
 def scale_uniformly(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
-    """Return a matrix that scales the data to mean variance 1, and the centered rows under it.
+    """Return a matrix that scales the data to mean variance 1, and the centered, scaled rows.
 
     All features are scaled by the same number, so the shape of the data is kept. Descent is slower,
     but early iterates stay close to the original distance. In coordinates whitened with few rows,
-    noise is as large as signal, and the first steps already fit it.
+    the noise is as large as the signal, and the first steps already fit the noise.
     """
     basis, image = find_total_range(statistics, standardize=False)
     matrix = basis / np.sqrt(image.total_variances().mean())

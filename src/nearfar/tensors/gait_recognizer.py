@@ -45,7 +45,7 @@ _MATCHING_FUNCTIONS = {
     "median_min": compute_median_distances,
     "symmetric_mean_min": compute_symmetric_distances,
 }
-# Shrinkage of the within-class covariance for LDA. This is the weight of the mean variance.
+# Shrinkage of the within-class covariance for LDA.
 _SHRINKAGE = 0.1
 
 

@@ -224,7 +224,8 @@ class GTDA(ModeStatisticsLearner):
         self.verbose = verbose
 
     def _needs_digits(self) -> bool:
-        # The rules for within_weight divide by the scatter within classes, which must be precise.
+        # A within_weight given as a string is computed by dividing by the within-class scatter,
+        # which needs float64 precision.
         return isinstance(self.within_weight, str)
 
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:

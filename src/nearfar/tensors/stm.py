@@ -287,7 +287,7 @@ class STM(TensorClassifier):
         }
 
     def _minimize_jointly(self, task: BinaryTask) -> tuple[list[Matrix], JointPoint]:
-        """Minimize the objective over all factors together. Return factors and the last point."""
+        """Minimize the objective over all factors together. Return the factors and the solution."""
         uses_least_squares = isinstance(self.init, str) and self.init == "least_squares"
         if task.start == 0 and uses_least_squares:
             initial = self._start_from_least_squares(task, self._choose_start_gamma(task))

@@ -428,7 +428,7 @@ class Residuals:
     def project_vectors(self, vectors: Sequence[Vector]) -> list[Vector]:
         """Project vectors to the bases, and scale them to unit length."""
         projected = [u if Q is None else Q.T @ u for u, Q in zip(vectors, self.bases, strict=True)]
-        # A vector that is orthogonal to its basis is replaced by an arbitrary vector.
+        # If a projection is zero, use an arbitrary vector instead.
         lengths = [float(linalg.norm(u)) for u in projected]
         return [
             u / s if s > 1e-8 else np.full(len(u), len(u) ** -0.5)

@@ -169,13 +169,13 @@ def broken(frame, column, rows, value):
         (
             None,
             LONG[1:],
-            "'speaker' holds text. Drop columns that are not features with --drop speaker",
+            "'speaker' holds text. Use --drop speaker to drop columns that are not features",
         ),
         (None, ["--set-id", "utterance", "--drop", "speaker"], "must be numbers, but 'kind' holds"),
         (
             None,
             ["--set-id", "utterance", "--drop", "speaker", "--drop", "kind"],
-            "The column of long.csv with the labels of the sets is not known.",
+            "long.csv: the column that contains the labels of the sets is not known.",
         ),
         (None, ["--target", "kind"], "looks like sets of vectors: 36 values of 'utterance'"),
         (None, [*LONG[1:], "--drop", "nothing"], "--drop nothing: long.csv has no such column"),
@@ -238,7 +238,7 @@ def test_files_that_know_their_sets_are_refused_by_what_is_wrong(here, sets, cap
     for words, message in (
         (["no.npz", "--set-id", "u"], "no.npz has no key 'offsets'"),
         (["s.npz", "--set-id", "u"], "in its key 'offsets'"),
-        (["bad.npz"], "bad.npz: offsets must run from 0 to the"),
+        (["bad.npz"], "bad.npz: offsets must run from 0 to the number of rows of X"),
         (["iris", "--set-id", "u"], "the built-in dataset 'iris' contains rows"),
     ):
         assert run("compare", *words, *QUICK) == 2

@@ -56,7 +56,7 @@ def test_the_code_of_a_comparison_reads_the_vectors_again(here, capsys):
 
 def test_which_of_two_is_asked(here, capsys):
     assert run("compare", "two.parquet", *QUICK) == 2
-    assert "Name the column with the vectors with --vector." in capsys.readouterr().err
+    assert "Use --vector to name the column that contains the vectors." in capsys.readouterr().err
     assert run("compare", "a.parquet", *QUICK, "--vector", "emb", "--drop", "emb") == 2
     assert "--vector emb and --drop emb say opposite things" in capsys.readouterr().err
 

@@ -157,5 +157,5 @@ def in_options(text: str, *, all_of_them: bool = False) -> str:
         text = re.sub(rf"\b{name}\b", option, text)
     if all_of_them:
         text = re.sub(r'\bconstraints="', '--set constraints="', text).replace('"', "")
-        text = re.sub(r"\bRaise (max_iter|bound_iter)", r"Raise --set \1=...", text)
+        text = re.sub(r"\b(Raise|Increase) (max_iter|bound_iter)", r"\1 --set \2=...", text)
     return text

@@ -29,12 +29,13 @@ class Chunklets(Supervision):
     """Supervision by disjoint groups of similar rows, whose classes are unknown.
 
     The object is immutable and has no length. Learners also accept the vector ``labels`` instead of
-    the object. It holds the same information and can be sliced together with X, like class labels.
+    the object. The vector holds the same information and can be sliced together with X, like class
+    labels.
 
     Parameters
     ----------
     labels : array-like of int of shape (n_samples,)
-        Chunklet number of each row, -1 for a row in no chunklet. The numbers may have gaps.
+        Chunklet number of each row, or -1 if the row is in no chunklet. The numbers may have gaps.
 
     Attributes
     ----------
@@ -131,7 +132,7 @@ class Chunklets(Supervision):
             Class labels of any type.
         n_chunklets : int or None, default=None
             Maximum number of chunklets. There are fewer if the classes are too small. ``None``
-            makes every class one chunklet, whatever its size.
+            makes one chunklet of every class, whatever its size.
         chunklet_size : int, default=2
             Number of rows per chunklet. Not used if ``n_chunklets`` is None.
         unknown : label, optional
@@ -166,7 +167,7 @@ class Chunklets(Supervision):
 
     @classmethod
     def from_pairs(cls, pairs: Pairs) -> Self:
-        """Create one chunklet from each group of rows that similar pairs connect.
+        """Create one chunklet from each group of rows that are connected by similar pairs.
 
         Dissimilar pairs are ignored.
 
@@ -248,7 +249,7 @@ class Chunklets(Supervision):
         return [points[chunk] for chunk in np.split(rows, starts)[1:]]
 
     def restrict(self, indices: ArrayLike) -> Self:
-        """Return the chunklets of the rows in ``indices``.
+        """Return the chunklets restricted to the rows in ``indices``.
 
         Parameters
         ----------
@@ -265,7 +266,9 @@ class Chunklets(Supervision):
 
 
 def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
-    """Return chunklets from Chunklets or an integer vector, where -1 means no chunklet.
+    """Convert an integer vector to Chunklets, where -1 means no chunklet.
+
+    Chunklets are returned unchanged.
 
     Examples
     --------

@@ -65,7 +65,7 @@ class Supervision(Immutable):
         return points
 
     def _check_row_selection(self, indices: ArrayLike) -> Indices:
-        """Return the row indices selected by a mask or by distinct indices, in their order."""
+        """Return the row indices selected by a mask, or check and return distinct indices."""
         mask = convert_to_array(indices, "indices", "(m,)")
         if mask.dtype == bool:
             if mask.shape != (self.n_samples,):
@@ -78,7 +78,7 @@ class Supervision(Immutable):
         repeat = find_repeat(rows)
         if repeat is not None:
             raise ValueError(
-                f"indices rows {repeat[0]} and {repeat[1]}: index {rows[repeat[0]]} is given "
-                "twice; indices must be distinct."
+                f"indices[{repeat[0]}] and indices[{repeat[1]}] are both {rows[repeat[0]]}; "
+                "indices must be distinct."
             )
         return rows

@@ -153,7 +153,7 @@ class Pairs(Supervision):
         unknown: Any = None,
         random_state: DrawSeed = None,
     ) -> Self:
-        """Draw pairs from labels: similar within a class, dissimilar between two classes.
+        """Draw similar pairs within the classes and dissimilar pairs between the classes.
 
         Pairs of each kind are drawn uniformly without replacement from all pairs of this kind.
         The pairs are never enumerated, so time and memory are linear in the number of rows plus
@@ -165,8 +165,8 @@ class Pairs(Supervision):
             Class labels of any type.
         n_similar, n_dissimilar : int or None, default=None
             Maximum number of pairs of each kind. If there are fewer, all of them are returned.
-            ``None`` means ``20 * c * (c - 1)`` for ``c`` classes, limited to 1,000 at least and
-            100,000 at most.
+            ``None`` means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most
+            100,000.
         unknown : label, optional
             Label of rows whose class is unknown, for example -1. No pair contains them.
         random_state : int, RandomState or None, default=None
@@ -175,7 +175,7 @@ class Pairs(Supervision):
         Returns
         -------
         Pairs
-            In random order if they were drawn at random, ordered by class if all are returned.
+            The pairs. They are in random order, or sorted by class if all pairs are returned.
         """
         check_parameter("Pairs.from_labels", "n_similar", n_similar, [integer(0), none])
         check_parameter("Pairs.from_labels", "n_dissimilar", n_dissimilar, [integer(0), none])
@@ -191,7 +191,7 @@ class Pairs(Supervision):
     def from_arrays(
         cls, pairs: ArrayLike, sign: ArrayLike, *, conflicts: Conflicts = "raise"
     ) -> tuple[NDArray[Any], Self]:
-        """Convert pairs of points to their distinct points and pairs of row indices.
+        """Convert pairs of points to an array X of distinct points and row indices of X.
 
         Two equal points of one pair become two rows.
 
@@ -207,7 +207,7 @@ class Pairs(Supervision):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The distinct points, sorted. A point that is paired with itself occurs twice.
+            The distinct points, sorted. A point that is paired with itself gets two rows.
         supervision : Pairs
             The pairs as row indices of X.
         """
@@ -273,5 +273,5 @@ _CONFLICTS_HINT = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to 
 def _find_conflicts(
     similar: Indices, dissimilar: Indices
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return masks of the pairs of each kind that also occur in the other kind."""
+    """Return masks of the conflicting pairs among the similar and among the dissimilar pairs."""
     return mask_shared_rows(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))

@@ -53,8 +53,8 @@ class Quadruplets(Supervision):
     Notes
     -----
     The order of the two points of a pair has no meaning. A quadruplet that is given several times
-    counts several times. A pair of a row with itself, a pair that is compared with itself, and a
-    quadruplet together with its opposite raise an error. Two objects are equal if they hold the
+    counts several times. An error is raised if a row is paired with itself, if a pair is compared
+    with itself, or if two quadruplets contradict each other. Two objects are equal if they hold the
     same quadruplets in the same order.
 
     Examples
@@ -95,7 +95,7 @@ class Quadruplets(Supervision):
         unknown: Any = None,
         random_state: DrawSeed = None,
     ) -> Self:
-        """Draw quadruplets from labels: a and b in one class, c and d in two classes.
+        """Draw quadruplets from labels: a and b have the same class, c and d different classes.
 
         Quadruplets are drawn uniformly without replacement from all such quadruplets. The
         quadruplets are never enumerated, so time and memory are linear in the number of rows plus
@@ -107,8 +107,7 @@ class Quadruplets(Supervision):
             Class labels of any type.
         n_quadruplets : int or None, default=None
             Maximum number of quadruplets. If there are fewer, all of them are returned. ``None``
-            means ``20 * c * (c - 1)`` for ``c`` classes, limited to 1,000 at least and 100,000 at
-            most.
+            means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most 100,000.
         unknown : label, optional
             Label of rows whose class is unknown, for example -1. No quadruplet contains them.
         random_state : int, RandomState or None, default=None
@@ -117,8 +116,7 @@ class Quadruplets(Supervision):
         Returns
         -------
         Quadruplets
-            In random order if they were drawn at random, ordered by class if all of them are
-            returned.
+            The quadruplets. They are in random order, or sorted by class if all are returned.
         """
         check_parameter(
             "Quadruplets.from_labels", "n_quadruplets", n_quadruplets, [integer(0), none]
@@ -140,8 +138,8 @@ class Quadruplets(Supervision):
             Pairs of rows. Pairs that are both similar and dissimilar are not used.
         n_quadruplets : int or None, default=None
             Maximum number of quadruplets, drawn uniformly. If there are fewer, all of them are
-            returned. ``None`` means 20 times the number of pairs of the rarer kind, limited to
-            1,000 at least and 100,000 at most.
+            returned. ``None`` means 20 times the number of similar or of dissimilar pairs,
+            whichever is smaller, but at least 1,000 and at most 100,000.
         random_state : int, RandomState or None, default=None
             Seed of the random draw.
 
@@ -169,7 +167,7 @@ class Quadruplets(Supervision):
 
     @classmethod
     def from_arrays(cls, quadruplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Convert quadruplets of points to their distinct points and quadruplets of row indices.
+        """Convert quadruplets of points to an array X of distinct points and row indices of X.
 
         Two equal points of one pair become two rows. Two equal pairs of one quadruplet become two
         pairs of rows.
@@ -183,7 +181,7 @@ class Quadruplets(Supervision):
         -------
         X : ndarray of shape (n_samples, n_features)
             The distinct points, sorted. A point that occurs twice in a pair, or in two equal pairs
-            of a quadruplet, occurs several times.
+            of a quadruplet, gets several rows.
         supervision : Quadruplets
             The quadruplets as row indices of X.
         """

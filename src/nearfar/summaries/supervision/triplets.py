@@ -95,7 +95,7 @@ class Triplets(Supervision):
 
         Triplets are drawn uniformly without replacement from all such triplets. The triplets are
         never enumerated, so time and memory are linear in the number of rows plus the number of
-        drawn triplets. The only row of a class with one row can occur as far only.
+        drawn triplets. A row that is alone in its class can occur only as far.
 
         Parameters
         ----------
@@ -103,8 +103,7 @@ class Triplets(Supervision):
             Class labels of any type.
         n_triplets : int or None, default=None
             Maximum number of triplets. If there are fewer, all of them are returned. ``None``
-            means ``20 * c * (c - 1)`` for ``c`` classes, limited to 1,000 at least and 100,000 at
-            most.
+            means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most 100,000.
         unknown : label, optional
             Label of rows whose class is unknown, for example -1. No triplet contains them.
         random_state : int, RandomState or None, default=None
@@ -113,7 +112,7 @@ class Triplets(Supervision):
         Returns
         -------
         Triplets
-            In random order if they were drawn at random, ordered by class if all are returned.
+            The triplets. They are in random order, or sorted by class if all are returned.
         """
         check_parameter("Triplets.from_labels", "n_triplets", n_triplets, [integer(0), none])
         rng = check_random_state(random_state)
@@ -138,8 +137,8 @@ class Triplets(Supervision):
         y : array-like of shape (n_samples,)
             Class labels of any type.
         n_near, n_far : int, default=3, 10
-            Number of neighbors in the same class, and in all other classes together. If there are
-            fewer, all of them are used, with a warning.
+            Number of neighbors of each row in its own class (``n_near``) and in all other classes
+            together (``n_far``). If there are fewer, all of them are used, and a warning is issued.
 
         Returns
         -------
@@ -184,15 +183,15 @@ class Triplets(Supervision):
             Pairs of rows. Pairs that are both similar and dissimilar are not used.
         n_triplets : int or None, default=None
             Maximum number of triplets, drawn uniformly. If there are fewer, all of them are
-            returned. ``None`` means 20 times the number of pairs of the rarer kind, limited to
-            1,000 at least and 100,000 at most.
+            returned. ``None`` means 20 times the number of similar or of dissimilar pairs,
+            whichever is smaller, but at least 1,000 and at most 100,000.
         random_state : int, RandomState or None, default=None
             Seed of the random draw.
 
         Returns
         -------
         Triplets
-            The triplets. They are empty if no row is in pairs of both kinds.
+            The triplets. There are none if no row is in both a similar and a dissimilar pair.
 
         Examples
         --------
@@ -214,7 +213,7 @@ class Triplets(Supervision):
 
     @classmethod
     def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Convert triplets of points to their distinct points and triplets of row indices.
+        """Convert triplets of points to an array X of distinct points and row indices of X.
 
         Equal points of one triplet become different rows.
 
@@ -226,7 +225,8 @@ class Triplets(Supervision):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The distinct points, sorted. A point that a triplet repeats occurs several times.
+            The distinct points, sorted. A point that occurs more than once in a triplet gets
+            several rows.
         supervision : Triplets
             The triplets as row indices of X.
         """
@@ -299,16 +299,16 @@ def _warn_small_classes(
     is_small = counts - 1 < n_near
     if is_small.any():
         warn(
-            f"n_near={n_near}, but rows of {_join_classes(classes[is_small])} have fewer other "
-            "rows in their class. All of them are used, and a class with a single row gets no "
-            "triplets."
+            f"n_near={n_near}, but rows of {_join_classes(classes[is_small])} have fewer neighbors "
+            "in their class. All of these neighbors are used, and a class with a single row gets "
+            "no triplets."
         )
     has_few_others = counts.sum() - counts < n_far
     if has_few_others.any():
         warn(
             f"n_far={n_far}, but only {int((counts.sum() - counts[has_few_others]).min())} rows "
-            f"are in other classes than {_join_classes(classes[has_few_others])}. All of them are "
-            "used."
+            f"are in classes other than {_join_classes(classes[has_few_others])}. All of these "
+            "rows are used."
         )
 
 
