@@ -1,4 +1,4 @@
-"""Computation in blocks of rows, and in several threads."""
+"""Computation in blocks of rows and in several threads, and checks of values."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from threadpoolctl import ThreadpoolController
+
+#: Largest accepted absolute value of X in float64. Products of three such values are finite.
+MAX_MAGNITUDE = 1e100
+#: Largest accepted absolute value of X in float32, whose maximum is 3e38.
+MAX_FLOAT32_MAGNITUDE = 1e30
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -47,6 +52,60 @@ def check_finite_samples(rows: NDArray[Any]) -> None:
             raise ValueError(
                 f"Input X contains {value} in sample {block.start + row} (counted from 0)."
             )
+
+
+def check_mask(values: Any, name: str) -> None:
+    """Raise a ValueError if values are masked, because NumPy would use the hidden numbers."""
+    items = values if isinstance(values, list | tuple) else [values]
+    if any(isinstance(item, np.ma.MaskedArray) and np.ma.is_masked(item) for item in items):
+        raise ValueError(
+            f"{name} is a masked array with masked entries, but missing values are not supported. "
+            "Remove the samples with masked entries, or impute these entries first."
+        )
+
+
+def check_range(values: NDArray[Any], name: str, *, small: bool = True) -> None:
+    """Raise a ValueError if finite values are too large, or a column has only tiny values.
+
+    ``small=False`` accepts tiny values, for example in queries. Columns of zeros are accepted.
+    """
+    if not values.size or values.dtype.kind != "f" or values.dtype == np.float16:
+        return
+    limit = get_max_magnitude(values.dtype)
+    flat = values.ravel(order="K")
+    with np.errstate(over="ignore"):
+        # One pass that is four times as fast as the largest and the smallest value.
+        is_moderate = np.einsum("i,i->", flat, flat) <= limit
+    # Most columns have a value that is not tiny among the first rows.
+    is_unclear = np.abs(values[:256]).max(axis=0) < 1 / limit
+    if not is_moderate or (small and is_unclear.any()):
+        check_magnitudes(np.abs(values).max(axis=0), name, small=small)
+
+
+def get_max_magnitude(dtype: np.dtype[Any]) -> float:
+    """Return the largest accepted absolute value of X. Its reciprocal is the smallest."""
+    return MAX_FLOAT32_MAGNITUDE if dtype == np.float32 else MAX_MAGNITUDE
+
+
+def check_magnitudes(size: NDArray[Any], name: str, *, small: bool = True) -> None:
+    """Raise a ValueError like `check_range`, given the largest absolute value of each column."""
+    limit = get_max_magnitude(size.dtype)
+    hint = " or convert it to float64" if size.dtype == np.float32 else ""
+    largest = float(size.max())
+    if largest > limit:
+        raise ValueError(
+            f"{name}: the largest absolute value is {largest:.3g}, but at most {limit:g} is "
+            f"accepted, because products of larger numbers overflow. Rescale {name}{hint}."
+        )
+    is_tiny = (size > 0) & (size < 1 / limit)
+    if small and is_tiny.any():
+        tiny = int(np.argmax(is_tiny))
+        column = f" in column {tiny}" if size.ndim else ""
+        raise ValueError(
+            f"{name}: the largest absolute value{column} is {np.ravel(size)[tiny]:.3g}, but at "
+            f"least {1 / limit:g} is required, because products of smaller numbers underflow. "
+            f"Rescale {name}{hint}."
+        )
 
 
 def count_blas_threads() -> int:

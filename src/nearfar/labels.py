@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import type_of_target
 
+from nearfar.blocks import check_mask
 from nearfar.notices import warn
 
 # Integer labels are counted instead of sorted if their range (maximum minus minimum) is smaller
@@ -98,7 +99,7 @@ def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
         if values.dtype.kind in "mMUS":
             raise ValueError(f"{str(values[0])!r} is not a number")
         numbers = values.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{name} must contain numbers to predict ({error}). If {name} contains classes, use an "
             "estimator that learns from labels."
@@ -146,7 +147,9 @@ def _check_classes(y: Any, name: str) -> NDArray[Any]:
             raise ValueError(
                 f"Input {name} contains {problem} (row {first}); every row needs a label."
             )
-        if type_of_target(labels).startswith("continuous"):
+        with np.errstate(invalid="ignore"):  # Huge labels do not fit integers.
+            is_continuous = type_of_target(labels).startswith("continuous")
+        if is_continuous:
             raise ValueError(
                 f"{name} is continuous: Unknown label type. Labels must be classes. Convert a "
                 f"regression target {name} to classes first, for example with "
@@ -171,14 +174,25 @@ def _check_complete(y: Any, name: str, noun: str = "a label") -> NDArray[Any]:
 
 def _flatten(y: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-d array."""
+    check_mask(y, name)
     # Nullable and categorical columns become object arrays here. `_unify` converts these later.
-    labels = np.asarray(y)
+    try:
+        labels = np.asarray(y)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} should be a 1d array; its entries have unequal lengths."
+        ) from error
     if labels.ndim == 2 and labels.shape[1] == 1:
         warn(
             f"A column-vector {name} was passed when a 1d array was expected; it is flattened.",
             DataConversionWarning,
         )
         labels = labels[:, 0]
+    if labels.dtype.names is not None:
+        raise ValueError(
+            f"{name} is a structured array with the fields {', '.join(labels.dtype.names)}. Pass "
+            f"one field, for example {name}[{labels.dtype.names[0]!r}]."
+        )
     if labels.ndim != 1:
         raise ValueError(f"{name} should be a 1d array; got shape {labels.shape}.")
     return labels

@@ -292,3 +292,37 @@ def test_classes_of_dask_batches_are_checked_too():
     rows, labels = dask_array.from_array(X, chunks=(20, 4)), dask_array.from_array(y, chunks=20)
     with pytest.raises(ValueError, match="'c', which is not among"):
         LDA().partial_fit(rows, labels, classes=["a", "b"])
+
+
+@pytest.mark.parametrize("learner", [LDA(), LMNN(max_iter=2), Euclidean(), RCA()])
+def test_extreme_values_of_X_are_refused(learner):
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2
+    for factor, message in ((1e120, "overflow"), (1e-120, "underflow")):
+        with pytest.raises(ValueError, match=f"X.*{message}"):
+            clone(learner).fit(X * factor, y)
+        with pytest.raises(ValueError, match="X.*column 1.*underflow"):
+            clone(learner).fit(X * [1, 1e-120, 1], y)
+    single = (X * 1e-35).astype(np.float32)
+    with pytest.raises(ValueError, match="X.*underflow.*convert it to float64"):
+        clone(learner).fit(single, y)
+    fitted = clone(learner).fit(X * [1, 0, 1], y)  # A column of zeros is accepted.
+    with pytest.raises(ValueError, match="X: the largest absolute value is .* overflow"):
+        fitted.transform(X * 1e120)
+    assert np.isfinite(fitted.transform(X * 1e-120)).all()
+
+
+def test_hidden_values_and_objects_of_X_are_refused():
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2
+    hidden = np.ma.masked_greater(X, 1.0)
+    huge = X.astype(object)
+    huge[0, 0] = 10**400
+    fitted = LDA().fit(np.ma.masked_array(X), y)  # Nothing is masked.
+    for bad, kind in ((hidden, ValueError), (list(hidden), ValueError), (huge, ValueError)):
+        for call in (lambda bad=bad: LDA().fit(bad, y), lambda bad=bad: fitted.transform(bad)):
+            with pytest.raises(kind, match=r"\bX\b"):
+                call()
+    for bad in ({"a": 1}, (row for row in X)):
+        with pytest.raises(TypeError, match="^X: "):
+            LDA().fit(bad, y)
+    with pytest.raises(ValueError, match="y is a masked array"):
+        LDA().fit(X, np.ma.masked_equal(y, 0))

@@ -7,7 +7,7 @@ import pytest
 from quick import quick
 
 from nearfar import all_estimators
-from nearfar.labels import encode_labels, make_label_array
+from nearfar.labels import encode_labels, encode_values, make_label_array
 from nearfar.summaries.class_statistics import ClassStatistics
 
 HASHES = np.array([5, 2**63 + 11, 2**64 - 3], dtype=np.uint64)
@@ -79,3 +79,12 @@ def test_a_column_of_dates_is_no_class_either():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="contains dates"):
         encode_labels(pandas.Series(pandas.date_range("2020-01-01", periods=3, tz="UTC")))
+
+
+def test_structured_and_ragged_labels_are_refused():
+    with pytest.raises(ValueError, match=r"y is a structured array.*y\['f0'\]"):
+        encode_labels(np.zeros(4, "i,i"))
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        encode_labels([[1], [1, 2]])
+    with pytest.raises(ValueError, match="y must contain numbers"):
+        encode_values(np.array([10**400, 1], dtype=object))

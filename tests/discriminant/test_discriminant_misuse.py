@@ -207,13 +207,13 @@ def test_an_init_that_is_no_matrix_is_named(init):
 
 def test_values_whose_squares_underflow_are_refused():
     for learner in (LDA(), HLDA(shrinkage=0.1), MGMKLD(), PARDA(n_init=1)):
-        with pytest.raises(ValueError, match="underflow: rescale the features"):
+        with pytest.raises(ValueError, match="X: .* underflow. Rescale X"):
             learner.fit(X * 1e-160, y)
     LDA().fit(X * 1e-100, y)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_kernel_of_values_too_small_is_refused_and_gives_no_map_of_no_columns(kernel):
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match="[Tt]he kernel "):
+    with pytest.raises(ValueError, match="X: .* underflow. Rescale X"):
         KernelDA(kernel=kernel).fit(X * 1e-160, y)
     assert KernelDA(kernel=kernel).fit(X * 1e-100, y).transform(X * 1e-100).shape == (150, 2)

@@ -110,7 +110,7 @@ def test_emd_serves_classifiers(ot):
         ((SETS,), {"power": 0.5}, "power must be"),
         ((SETS,), {"n_clusters": 0}, "n_clusters must be"),
         (([[[np.nan]]],), {}, "Set 0 holds nan"),
-        (([],), {}, "arrays is empty"),
+        (([],), {}, r"X has 0 set\(s\)"),
     ],
 )
 def test_emd_refuses(arguments, options, message):

@@ -82,7 +82,7 @@ def test_sizes_and_labels(learner):
     ("wrong", "words"),
     [
         ({"C": 0.0}, "C must be None, or a number above 0"),
-        ({"dual_ridge": -1.0}, "dual_ridge must be a number of at least 0"),
+        ({"dual_ridge": -1.0}, "dual_ridge must be a number from 0 to"),
         ({"trace": 0.0}, "trace must be"),
         ({"kernel_family": "best"}, "kernel_family must be"),
         ({"norm": 0.5}, "norm must be a number of at least 1"),

@@ -400,7 +400,7 @@ def test_errors_name_the_parameter(rule, message):
         ([[0.0], [np.nan]], "NaN"),
         ([[0.0, 1.0]], "1 features"),
         ([0.0, 1.0], "2D array"),
-        ([[1e200]], "Squared distances overflow.*1e\\+200"),
+        ([[1e200]], "X: .*1e\\+200.* overflow"),
     ],
 )
 def test_bad_queries_are_refused(X, message):
@@ -467,3 +467,10 @@ def test_enough_points_give_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         EnergyClassifier(n_neighbors=3).fit(X, y)
+
+
+def test_more_impostors_than_points_equal_all_points():
+    X, y, queries = problem(3)
+    many, all_points = (EnergyClassifier(n_impostors=m).fit(X, y) for m in (10**30, len(X)))
+    np.testing.assert_array_equal(many.energies(queries), all_points.energies(queries))
+    assert LMNN(n_impostors=10**30, max_iter=2).fit(X, y).components_.shape[1] == X.shape[1]

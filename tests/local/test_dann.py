@@ -226,3 +226,11 @@ def test_default_size():
     assert choose_window_size(8000, 16, 26) == 1600
     assert choose_window_size(40, 13, 3) == 40
     assert choose_window_size(200, 2, 2) == 50
+
+
+def test_queries_too_far_for_floating_point_numbers_are_refused():
+    random = np.random.default_rng(0)
+    y = np.arange(36) % 3
+    X = random.normal(size=(36, 4)) + 2 * random.normal(size=(3, 4))[y]
+    with pytest.raises(ValueError, match="distances between rows of X overflow"):
+        DANNClassifier().fit(X, y).predict(X * 1e99)

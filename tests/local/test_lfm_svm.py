@@ -236,3 +236,12 @@ def test_classes_of_one_row_duplicates_and_more_features_than_rows():
     assert wide.predict(np.eye(4, 30)).tolist() == [0, 1, 0, 1]
     with pytest.raises(ValueError, match="n_neighbors=5 is larger"):
         LFMSVMClassifier().fit(np.eye(4, 30), [0, 1, 0, 1])
+
+
+def test_distances_that_overflow_name_gamma_and_a_large_degree_is_refused():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    y = np.arange(30) % 2
+    with pytest.raises(ValueError, match="degree must be an integer from 1 to 1000"):
+        LFMSVMClassifier(kernel="poly", degree=10**30).fit(X, y)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="gamma"):
+        LFMSVMClassifier(gamma=1e150).fit(X, y).predict(X)

@@ -109,3 +109,10 @@ def test_difficult_data_give_finite_maps():
     for rows in (np.column_stack([X, np.ones(40), X[:, 0]]), wide):
         model = MLKR(max_iter=30).fit(rows, y)
         assert np.isfinite(model.components_).all() and np.isfinite(model.objective_)
+
+
+def test_extreme_targets_are_refused():
+    X, y = load_diabetes(return_X_y=True)
+    for factor in (1e200, 1e-200):
+        with pytest.raises(ValueError, match="y: the largest absolute value"):
+            MLKR().fit(X[:30], y[:30] * factor)

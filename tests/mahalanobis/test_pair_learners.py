@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nearfar import (
+    ITML,
     MMC,
     POLA,
     Chunklets,
@@ -156,3 +157,20 @@ def test_fewer_rows_than_features_and_repeated_columns(learner):
 def test_in_a_pipeline_before_neighbours(learner):
     knn = make_pipeline(StandardScaler(), KNNClassifier(clone(learner)))
     assert knn.fit(X, Y).score(X, Y) > 0.9
+
+
+@pytest.mark.parametrize("kind", [MMC, ITML, KernelMMC])
+def test_pairs_passed_as_X_are_recognized(kind):
+    random = np.random.default_rng(0)
+    signs = np.where(np.arange(60) % 2, 1, -1)
+    with pytest.raises(
+        ValueError, match=r"looks like pairs of points.*PairClassifier.*supervision="
+    ):
+        kind().fit(random.normal(size=(60, 2, 3)), signs)
+    index_pairs = np.array([random.choice(50, 2, replace=False) for _ in signs])
+    with pytest.raises(ValueError, match=r"pairs of row indices.*supervision=.*PairClassifier"):
+        kind().fit(index_pairs, signs)
+    # Two features are accepted: as floats, with equal values in a row, or with different ranges.
+    kind().fit(index_pairs.astype(float), signs)
+    kind().fit(np.vstack([index_pairs, [[3, 3]]]), np.append(signs, 1))
+    kind().fit(index_pairs + [0, 200], signs)

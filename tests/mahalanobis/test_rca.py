@@ -523,9 +523,12 @@ def test_rows_of_no_chunklet_must_be_finite_too(value, method):
         ),
         (
             lambda: RCA().fit(X6, supervision=[0, 1, 2, 3, -1, -1]),
-            "RCA needs a chunklet or class with at least two points",
+            "RCA needs a chunklet or class of y with at least two points",
         ),
-        (lambda: RCA().fit(X6, np.arange(6)), "RCA needs a chunklet or class with at least two"),
+        (
+            lambda: RCA().fit(X6, np.arange(6)),
+            "RCA needs a chunklet or class of y with at least two",
+        ),
         (
             lambda: RCA(3).fit(X6, Y6),
             "n_components=3 is more than the 2 directions in which the points in chunklets vary",

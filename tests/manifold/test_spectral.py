@@ -1008,7 +1008,7 @@ def test_numbers_whose_squares_overflow_are_refused(method):
     ],
 )
 def test_numbers_whose_squares_underflow_are_refused(method):
-    with pytest.raises(ValueError, match=r"underflow: the largest difference is .* Multiply"):
+    with pytest.raises(ValueError, match=r"X: the largest absolute value .* underflow"):
         method().fit(1e-170 * roll(60)[0])
 
 
@@ -1079,3 +1079,14 @@ def test_eigenvalues_of_coordinates_that_are_zero_are_zero():
     # Negative eigenvalues of an indefinite kernel are kept.
     K = np.diag([3.0, -1.0, -2.0, -2.0])
     assert KernelPCA(3, kernel="precomputed").fit(K).eigenvalues_[-1] < -0.1
+
+
+@pytest.mark.parametrize("method", [LLE, HessianLLE, NPE])
+def test_a_regularization_below_rounding_is_named(method):
+    X = np.random.default_rng(0).integers(0, 3, size=(40, 2)).astype(float)
+    X[:, 1] = np.arange(40)
+    try:
+        assert np.isfinite(method(1, n_neighbors=6, reg=1e-300).fit(X).transform(X)).all()
+    except ValueError as error:
+        assert "reg=1e-300 is too small" in str(error)
+        assert not isinstance(error, np.linalg.LinAlgError)

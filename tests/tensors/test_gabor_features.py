@@ -169,3 +169,18 @@ def test_what_is_no_image_is_refused():
         GaborFeatures().fit(np.ones((3, 4, 4, 2, 2)))
     with pytest.raises(ValueError, match="expects images of shape.*tensor_shape"):
         GaborFeatures().fit(np.ones((3, 16)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("envelope_width", 1e-300),
+        ("envelope_width", 1e300),
+        ("frequency_ratio", 1e-300),
+        ("max_frequency", 1e300),
+        ("prefactor_power", 10**9),
+    ],
+)
+def test_parameters_that_overflow_are_named(name, value):
+    with pytest.raises(ValueError, match=f"overflow.*{name}="):
+        gabor_bank(**{name: value})

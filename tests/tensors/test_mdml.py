@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from conic import solved
+from scipy.spatial.distance import pdist
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import LMNN, MDML, all_estimators
@@ -258,7 +259,7 @@ def test_bad_input_is_named():
         MDML(3).fit(T[:10], [0] * 8 + [1] * 2)
     with pytest.raises(ValueError, match="push_weight must be a number above 0"):
         MDML(push_weight=0).fit(T, y)
-    with pytest.raises(ValueError, match="Squares of X overflow"):
+    with pytest.raises(ValueError, match=r"X: the largest absolute value is .*overflow"):
         MDML().fit(T * 1e200, y)
     with pytest.warns(ConvergenceWarning, match="MDML did not converge in 1 iterations"):
         MDML(2, max_iter=1).fit(T, y)
@@ -290,3 +291,13 @@ def test_float32_keeps_channels_in_small_units():
     assert found.factors_[0].shape == (3, 3)
     for metric, other in zip(found.metrics_, expected.metrics_, strict=True):
         np.testing.assert_allclose(metric, other, atol=1e-4 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("exponent", [-300, -100, 100, 300])
+def test_extreme_units_give_the_same_metric(exponent):
+    _, T, y = vectors_and_tensors()
+    plain, scaled = MDML(2).fit(T, y), MDML(2).fit(np.ldexp(T, exponent), y)
+    np.testing.assert_allclose(scaled.objective_, plain.objective_, rtol=1e-2)
+    one, other = plain.transform(T), scaled.transform(np.ldexp(T, exponent))
+    distances = [pdist(mapped.reshape(len(T), -1)) for mapped in (one, other)]
+    assert np.corrcoef(*distances)[0, 1] > 0.99

@@ -201,3 +201,31 @@ def test_singular_covariances_without_a_ridge_name_it(kind):
             with pytest.raises(ValueError, match="numerically singular. Use a larger ridge"):
                 kind(ridge=0).fit(np.concatenate([X, extra], axis=2), y)
         assert np.isfinite(kind(ridge=0).fit(X, y).coef_).all()
+
+
+@ALL
+def test_ranks_above_the_largest_possible_rank_are_refused(kind):
+    X, y = matrices()
+    for rank in (6, 10**9, 10**30):
+        with pytest.raises(ValueError, match=f"rank={rank} is too large.*at most rank 5"):
+            kind(rank=rank).fit(X, y)
+
+
+@pytest.mark.parametrize(("C", "scale"), [(1.0, 1e50), (1.0, 1e-50), (1e300, 1.0), (1e-300, 1.0)])
+def test_a_C_that_does_not_match_the_units_of_X_is_refused(C, scale):
+    X, y = matrices()
+    with pytest.raises(ValueError, match="C=.* does not match the units of X"):
+        STM(C=C).fit(X * scale, y)
+
+
+@pytest.mark.parametrize("kind", [LSSTM, STM])
+def test_an_outlier_or_an_offset_beyond_rounding_gives_finite_weights(kind):
+    X, y = matrices()
+    outlier = X.copy()
+    outlier[0] = 1e12
+    for bad in (outlier, X + 1e50):
+        try:
+            assert np.isfinite(kind().fit(bad, y).coef_).all()
+        except ValueError as error:
+            assert "X" in str(error)
+            assert not isinstance(error, np.linalg.LinAlgError)

@@ -15,10 +15,13 @@ from sklearn.utils.validation import validate_data
 from nearfar.arrays import Floats, Vector
 from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
-from nearfar.blocks import check_finite_samples
+from nearfar.blocks import check_finite_samples, check_mask, check_range
 from nearfar.labels import encode_labels, encode_values
 from nearfar.parameters import AllowedValues, check_parameter
 from nearfar.state import Sizes, State, integer_value, optional
+
+# Tuples of points that can be supervision, by the number of points.
+_TUPLES = {2: "pairs", 3: "triplets", 4: "quadruplets"}
 
 
 class Estimator(BaseEstimator):
@@ -106,12 +109,13 @@ class Estimator(BaseEstimator):
         finite: bool = True,
         half: bool = False,
     ) -> Floats:
-        """Validate X and return it as a finite float array.
+        """Validate X and return it as a finite float array with values of a moderate size.
 
         ``reset=True`` is for ``fit``: it deletes the fitted attributes first, so that a failed fit
         leaves no old map, and sets ``n_features_in_`` and the feature names.
 
-        ``finite=False`` skips the check for NaN and infinity, which the caller must then do.
+        ``finite=False`` skips the checks for NaN, infinity and extreme values, which the caller
+        must then do.
         ``half=True`` keeps float16 rows, for callers that convert them block by block.
         """
         if reset:
@@ -123,6 +127,8 @@ class Estimator(BaseEstimator):
                 f"{type(self).__name__} requires dense data, but X is a sparse matrix. Reduce its "
                 "dimension first, for example with sklearn.decomposition.TruncatedSVD."
             )
+        check_mask(X, "X")
+        self._reject_tuples_of_points(X)
         name = type(self).__name__
         half = half and getattr(X, "dtype", None) == np.float16
         try:
@@ -134,10 +140,11 @@ class Estimator(BaseEstimator):
                 ensure_min_samples=0,
                 ensure_all_finite=finite and not half,
             )
-        except ValueError as error:
+        except (TypeError, ValueError, OverflowError) as error:
             if "X" in str(error):
                 raise
-            raise ValueError(f"X: {error}") from error
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"X: {error}") from error
         if len(rows) < min_samples:
             if reset:
                 self._forget()
@@ -148,7 +155,32 @@ class Estimator(BaseEstimator):
         if finite and half:
             # scikit-learn's check would allocate a boolean array as large as X.
             check_finite_samples(rows)
+        if finite:
+            self._check_range(rows, small=reset)
         return rows
+
+    def _reject_tuples_of_points(self, X: Any) -> None:
+        """Raise if X contains pairs, triplets or quadruplets of points, as for metric-learn."""
+        shape: tuple[int, ...] = np.shape(X) if hasattr(X, "ndim") else ()
+        noun = _TUPLES.get(shape[1], "") if len(shape) == 3 else ""
+        if noun in self.learner_tags.supervision:
+            name = type(self).__name__
+            remedy = f"fit PairClassifier({name}()) on the pairs, or " if noun == "pairs" else ""
+            raise ValueError(
+                f"X has shape {shape}, which looks like {noun} of points, but {name} expects rows "
+                f"of shape (n_samples, n_features). To learn from {noun}, {remedy}convert them: "
+                f"rows, {noun} = {noun.capitalize()}.from_arrays(...), then "
+                f"{name}().fit(rows, supervision={noun})."
+            )
+
+    def _check_range(self, rows: Floats, *, small: bool) -> None:
+        """Raise if values of X are extreme. ``small`` is True in ``fit``, which then fails."""
+        try:
+            check_range(rows, "X", small=small)
+        except ValueError:
+            if small:
+                self._forget()
+            raise
 
     def _is_valid_batch(self, X: object) -> bool:
         """Return True if X needs no conversion and matches the features of earlier batches.

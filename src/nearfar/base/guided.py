@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.learner import LinearLearner
+from nearfar.labels import encode_labels
 from nearfar.notices import warn
 from nearfar.parameters import AllowedValues, integer, none, random_state
 from nearfar.summaries.pair_differences import mask_distinct_pairs
@@ -57,6 +58,32 @@ def scale_rows(rows: Floats) -> ScaledRows:
     return ScaledRows(points / unit, mean, unit)
 
 
+def reject_index_pairs(learner: Any, X: Any, y: Any) -> None:
+    """Raise if X looks like pairs of row indices with signs y, as for metric-learn.
+
+    Index pairs are integers of shape (m, 2). Both columns have about the same range, which starts
+    near zero and is not much larger than m, and no index is paired with itself.
+    """
+    pairs = np.asarray(X)
+    # Small integer types hold pixels or codes, not row indices.
+    is_index = pairs.dtype.kind in "iu" and pairs.dtype.itemsize >= 4
+    if not is_index or pairs.shape[1] != 2 or len(pairs) < 4:
+        return
+    if "pairs" not in learner.learner_tags.supervision or encode_labels(y)[0].tolist() != [-1, 1]:
+        return
+    (_, low), (high, highest) = np.sort(pairs.min(axis=0)), np.sort(pairs.max(axis=0))
+    has_one_range = pairs.min() >= 0 and 4 * low <= highest <= 2 * high
+    if has_one_range and highest < 4 * len(pairs) and (pairs[:, 0] != pairs[:, 1]).all():
+        name = type(learner).__name__
+        raise ValueError(
+            f"X looks like pairs of row indices: integers of shape {pairs.shape} with signs +1 and "
+            f"-1 in y. {name} expects the rows of points as X. Pass the pairs as supervision: "
+            f"{name}().fit(rows, supervision=Pairs(X[y == 1], X[y == -1], n_samples=len(rows))), "
+            f"or fit PairClassifier({name}()) on rows[X] and y. If X contains two features, pass "
+            "X.astype(float)."
+        )
+
+
 class ConstraintLearner(LinearLearner):
     """Linear learner that is fitted to labels or to other supervision.
 
@@ -89,6 +116,8 @@ class ConstraintLearner(LinearLearner):
         self._check_parameters()
         # Use one memory order, so that equal rows give bitwise equal results.
         rows = np.ascontiguousarray(self._check_X(X, reset=True, min_samples=2))
+        if supervision is None and y is not None:
+            reject_index_pairs(self, X, y)
         self._learn(rows, self._get_supervision(rows, y, supervision))
         return self
 

@@ -183,7 +183,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         if not is_kept.any():
             raise ValueError(
                 "The kernel maps all training points to the same point. Check that the rows of X "
-                "differ, or choose another kernel."
+                "differ, or choose another kernel or gamma."
             )
         return values[is_kept], vectors[:, is_kept] / np.sqrt(values[is_kept])
 

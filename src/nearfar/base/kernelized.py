@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
+from nearfar.base.guided import reject_index_pairs
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.base.learner import LinearLearner
 from nearfar.base.progress import forward_progress
@@ -81,6 +82,8 @@ class KernelizedLearner(KernelCoordinates):
                 f"{type(self).__name__} requires y to be passed, but the target y is None. "
                 f"This estimator learns from {' or '.join(self.learner_tags.supervision)}."
             )
+        if supervision is None:
+            reject_index_pairs(self, X, y)
         self._learn_kernel(X, y)
         # Matrix products can round equal rows differently. Give equal rows equal coordinates.
         _, first, groups = np.unique(rows, axis=0, return_index=True, return_inverse=True)

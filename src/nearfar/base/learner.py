@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import split_rows
+from nearfar.blocks import check_mask, check_range, split_rows
 from nearfar.state import State, floats, optional
 
 
@@ -34,11 +34,13 @@ class Learner(TransformerMixin, Estimator):
     def _check_pairs(self, pairs: ArrayLike) -> Matrix:
         """Validate pairs of points and return them with shape (n_pairs, 2, n_features)."""
         check_is_fitted(self)
+        check_mask(pairs, "pairs")
         points: Matrix = check_array(pairs, dtype=np.float64, allow_nd=True, input_name="pairs")
         expected = [(2, *shape) for shape in self._sample_shapes]
         if points.shape[1:] not in expected:
             shapes = " or ".join(f"(n_pairs, {str(shape)[1:]}" for shape in expected)
             raise ValueError(f"pairs must have shape {shapes}; got {points.shape}.")
+        check_range(points, "pairs", small=False)
         return points.reshape(len(points), 2, self.n_features_in_)
 
 
@@ -91,7 +93,12 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         mean = self.mean_.astype(rows.dtype, copy=False) if hasattr(self, "mean_") else None
         mapped = np.empty((len(rows), self._n_features_out), dtype=rows.dtype)
         for block in split_rows(len(rows), rows.itemsize * rows.shape[1], max_rows=at_most):
-            mapped[block] = linear(rows[block] if mean is None else rows[block] - mean)
+            with np.errstate(over="ignore", invalid="ignore"):
+                mapped[block] = linear(rows[block] if mean is None else rows[block] - mean)
+        if rows.dtype == np.float32 and not np.isfinite(mapped).all():
+            raise ValueError(
+                "X: the mapped points overflow float32. Rescale X, or convert it to float64."
+            )
         return mapped
 
     def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:

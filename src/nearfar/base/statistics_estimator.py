@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.arrays import Floats
 from nearfar.base.accumulating import IncrementalEstimator, check_known_classes
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import limit_blas_for
+from nearfar.blocks import check_magnitudes, limit_blas_for
 from nearfar.state import Sizes, State, check_that, object_of
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import compute_block_statistics, is_dask, make_empty_like
@@ -187,8 +187,17 @@ class StatisticsEstimator(IncrementalEstimator, Estimator):
                 "X contains no rows to learn from: every sample_weight is zero, or supervision "
                 "puts no point into a chunklet."
             )
+        check_magnitudes(self._estimate_magnitudes(), "X")
         with limit_blas_for(10.0 * self.statistics_.n_features**3):
             self._learn_from(self.statistics_)
+
+    def _estimate_magnitudes(self) -> Floats:
+        """Return the root mean square of each feature, or its largest mean if this is larger."""
+        statistics = self.statistics_
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviations = np.sqrt(statistics.total_variances())
+        size = np.maximum(np.abs(statistics.means).max(axis=0), np.nan_to_num(deviations))
+        return size.astype(self._dtype)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._has_statistics

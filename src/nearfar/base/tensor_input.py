@@ -11,7 +11,7 @@ from scipy import sparse
 
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import check_finite_samples
+from nearfar.blocks import check_finite_samples, check_mask, check_range
 from nearfar.parameters import AllowedValues, none
 from nearfar.state import State, is_shape, optional, shape_value
 
@@ -47,6 +47,7 @@ class TensorEstimator(Estimator):
         name = type(self).__name__
         if sparse.issparse(X):
             self._check_X(X, reset=reset)  # This raises the error for sparse input.
+        check_mask(X, "X")
         tensors: Any = X if hasattr(X, "iloc") else _as_array(X, name)
         if tensors.ndim < 2:
             raise ValueError(
@@ -67,6 +68,8 @@ class TensorEstimator(Estimator):
         shape = tuple(int(n) for n in shape)
         try:
             check_finite_samples(rows)
+            # No method rescales single entries of tensors, so entries may be tiny.
+            check_range(rows.ravel(), "X", small=reset)
             if prod(shape) != rows.shape[1]:
                 raise ValueError(
                     f"{name}: rows of X have {rows.shape[1]} values, but tensors of shape {shape} "

@@ -515,7 +515,10 @@ class PARDA(StatisticsLearner):
         report = get_reporter(self)
         if self.solver == "lbfgs":
             return partial(
-                search_subspace, max_iter=self._max_iter, tol=np.sqrt(self.tol), report=report
+                search_subspace,
+                max_iter=self._max_iter,
+                tol=np.sqrt(float(self.tol)),
+                report=report,
             )
         # Check convergence on the weighted sum of divergences. The squared distance to a distant
         # target has a large offset that hides changes.

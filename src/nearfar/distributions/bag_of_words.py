@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
+from nearfar.blocks import check_range
 from nearfar.distributions.objects import compute_scale, disable_table_checks
 from nearfar.parameters import boolean, integer, one_of, random_state
 from nearfar.state import State, floats, table
@@ -146,6 +147,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         self._forget()
         self._check_parameters()
         sets = as_sets(X)
+        check_range(sets.X, "X")
         rows = np.asarray(sets.X, np.float64)
         scale = compute_scale(rows) if self.standardize else np.ones(rows.shape[1])
         words = _compute_codebook(rows / scale, self.n_words, self.n_init, self.random_state)

@@ -217,7 +217,8 @@ class DensePairs:
         (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
         highs, lows = highs[start:], lows[start:]
         # Compare products instead of quotients, because the smallest eigenvalue may be zero.
-        ill = high * highs >= ILL_CONDITIONED * low * lows
+        with np.errstate(over="ignore"):
+            ill = high * highs >= ILL_CONDITIONED * low * lows
         return ill, ill & (high + highs >= ILL_CONDITIONED * (low + lows))
 
     def _fill_quads(self, a: int, first: int, row: Terms, names: frozenset[str]) -> None:

@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.base import Estimator
-from nearfar.blocks import split_rows
+from nearfar.blocks import check_range, split_rows
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.notices import warn
@@ -160,6 +160,7 @@ class DistributionEstimator(Estimator):
 
         Attributes that are needed for new objects are stored.
         """
+        self._check_parameters()
         if self.metric != "precomputed":
             dtype = self._fit_objects(X, min_objects=min_objects)
             D = compute_pairwise(self.gaussians_, self.metric, self.n_jobs)
@@ -195,6 +196,7 @@ class DistributionEstimator(Estimator):
             self._prints = compute_fingerprints(table)
         elif kind == "sets":
             sets = self._check_count(as_sets(X), "set", min_objects)
+            check_range(sets.X, "X")
             if self.standardize:
                 self.scale_ = compute_scale(sets.X)
             gaussians, dtype = self._make_gaussians_of_sets(sets, self.ridge), sets.X.dtype

@@ -132,6 +132,7 @@ class SetKNeighborsClassifier(NeighborsClassifier, DistributionEstimator):
         SetKNeighborsClassifier
             The fitted estimator.
         """
+        self._check_parameters()
         if self.metric == "precomputed":
             check_dissimilarities(self._fit_precomputed(X, min_objects=1), "X", square=True)
         else:

@@ -292,6 +292,11 @@ def _solve_signed(
 
 def _factorize(Q: Matrix) -> tuple[Matrix, Matrix]:
     """Return a factor R of Q = R'R, and the transposed pseudo-inverse of R. Q can be singular."""
+    if not np.isfinite(Q).all():
+        raise ValueError(
+            "kernels: the products of the kernel matrices overflow, because values of X are too "
+            "large. Rescale X."
+        )
     values, V = linalg.eigh(Q)
     is_significant = values > _ROUNDING * values[-1]
     roots = np.sqrt(values[is_significant])[:, None]

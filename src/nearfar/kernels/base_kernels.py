@@ -194,7 +194,14 @@ class BaseKernels:
         if self.kinds[i] == "linear":
             return squares
         if self.kinds[i] == "poly":
-            return np.asarray((self.gammas[i] * squares + self.coefs[i]) ** self.degrees[i])
+            with np.errstate(over="ignore"):
+                powers = np.asarray((self.gammas[i] * squares + self.coefs[i]) ** self.degrees[i])
+            if not np.isfinite(powers).all():
+                raise ValueError(
+                    f"kernels[{i}] ({self.names[i]}) overflows, because its columns of X are too "
+                    "large. Rescale X."
+                )
+            return powers
         if self.kinds[i] == "cosine":
             return (squares > 0).astype(float)
         return np.ones_like(squares)
@@ -487,7 +494,7 @@ class RowKernels(KernelSet):
             if not (np.isfinite(trace) and trace > 0):
                 raise ValueError(
                     f"kernels[{i}] ({base.names[i]}) has trace {trace:g}: its columns "
-                    + ("do not vary." if trace == 0 else "are too large. Rescale them.")
+                    + ("of X do not vary." if trace == 0 else "of X are too large. Rescale X.")
                 )
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:

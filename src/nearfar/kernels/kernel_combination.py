@@ -137,7 +137,7 @@ class KernelCombination(KernelLearner):
     def _transduce(self, points: Matrix, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the class codes that an SVM predicts for the unlabeled points."""
         labeled, unlabeled = points[: len(codes)], points[len(codes) :]
-        machine = SVC(C=getattr(self, "C", None) or 1.0, kernel="precomputed")
+        machine = SVC(C=getattr(self, "C", None) or 1.0, kernel="precomputed", random_state=0)
         machine.fit(self._values(labeled, labeled), codes)
         return np.asarray(machine.predict(self._values(unlabeled, labeled)))
 

@@ -154,7 +154,8 @@ class KernelSet:
                 else:
                     np.subtract(self.rows(i, block), columns[i], out=kernel_rows)
                     kernel_rows -= means[i, block, None]
-            sums += entries @ entries.T
+            with np.errstate(over="ignore", invalid="ignore"):  # The caller checks the sums.
+                sums += entries @ entries.T
         if partner is None:
             G[np.ix_(indices, indices)] = sums
         else:

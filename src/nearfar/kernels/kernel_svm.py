@@ -131,4 +131,4 @@ class KernelSVM(ClassifierMixin, Estimator):
 
 def fit_svc(K: Matrix, codes: NDArray[np.intp], C: float) -> SVC:
     """Return an SVC fitted on a kernel matrix."""
-    return SVC(C=C, kernel="precomputed").fit(K, codes)
+    return SVC(C=C, kernel="precomputed", random_state=0).fit(K, codes)

@@ -149,9 +149,9 @@ class MarginKernelLearner(KernelProgram):
     parameters: ClassVar = {
         **COMBINATION_PARAMETERS,
         "C": [none, real(0, open_low=True)],
-        "dual_ridge": [real(0)],
+        "dual_ridge": [real(0, 1e100)],
         "kernel_family": [one_of("nonneg", "signed", "rank_one", "free")],
-        "trace": [none, real(0, open_low=True)],
+        "trace": [none, real(0, 1e100, open_low=True)],
         "norm": [real(1)],
         "tol": [real(0, open_low=True)],
         "max_iter": [integer(1)],

@@ -227,7 +227,7 @@ def encode_one_vs_rest(y: ArrayLike) -> Matrix:
 def check_margin_parameters(owner: str, C: float | None, dual_ridge: float) -> None:
     """Raise if C or dual_ridge is not valid."""
     check_parameter(owner, "C", C, [none, real(0, open_low=True)])
-    check_parameter(owner, "dual_ridge", dual_ridge, [real(0)])
+    check_parameter(owner, "dual_ridge", dual_ridge, [real(0, 1e100)])
 
 
 def check_separable(solutions: list[MarginSolution]) -> None:
@@ -244,7 +244,9 @@ def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> V
     n = len(y)
     # The tolerance applies to gradients, which are of order 1. The number of iterations is limited
     # as in libsvm.
-    machine = SVC(C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n))
+    machine = SVC(
+        C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n), random_state=0
+    )
     diagonal = K.diagonal().copy()
     try:
         if dual_ridge:

@@ -336,7 +336,7 @@ def _check_arguments(
 ) -> None:
     owner = "margin_weights"
     check_margin_parameters(owner, C, dual_ridge)
-    check_parameter(owner, "trace", trace, [none, real(0, open_low=True)])
+    check_parameter(owner, "trace", trace, [none, real(0, 1e100, open_low=True)])
     check_parameter(
         owner, "kernel_family", kernel_family, [one_of("nonneg", "signed", "free", "rank_one")]
     )

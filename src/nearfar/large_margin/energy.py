@@ -242,7 +242,8 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         placed = self._center_points(points, "X")
         self._reach = 1.0 + compute_target_distances(placed, targets)[self._order]
         self._points = placed[self._order]
-        self.n_impostors_ = n_impostors
+        # A point cannot have more impostors than there are points.
+        self.n_impostors_ = None if n_impostors is None else min(int(n_impostors), len(points))
         self._beyond = (
             None if n_impostors is None else self._find_last_impostors(codes[self._order])
         )

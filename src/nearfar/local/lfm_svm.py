@@ -160,7 +160,7 @@ class LFMSVMClassifier(LocalClassifier):
         "C": [real(0, open_low=True)],
         "kernel": [one_of("rbf", "linear", "poly")],
         "gamma": [none, real(0, open_low=True)],
-        "degree": [integer(1)],
+        "degree": [integer(1, 1000)],
         "coef0": [real()],
         "weight_scale": [real(0)],
         "leave_one_out": [boolean],
@@ -387,7 +387,8 @@ def find_two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
     starts = np.searchsorted(rows.codes[order], np.arange(J))
     squares, _ = rows.compute_squared_distances(queries, metrics)
     # In single precision, distances that differ only by rounding become equal.
-    nearest = np.minimum.reduceat(squares[:, order], starts, axis=1).astype(np.float32)
+    with np.errstate(over="ignore"):
+        nearest = np.minimum.reduceat(squares[:, order], starts, axis=1).astype(np.float32)
     first_two = np.lexsort((nearest, -counts), axis=1)[:, :2]
     return np.sort(first_two, axis=1)
 

@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.base import KernelizedLearner, LearnerTags
+from nearfar.blocks import check_mask, check_range
 from nearfar.mahalanobis.pola import POLA
 from nearfar.state import State, object_of
 
@@ -124,12 +125,14 @@ class KernelPOLA(KernelizedLearner):
             self,
             msg="%(name)s is not fitted: call fit with rows that resemble the points of the pairs.",
         )
+        check_mask(pairs, "pairs")
         points = check_array(
             pairs, dtype=[np.float64, np.float32], allow_nd=True, input_name="pairs"
         )
         p = self.n_features_in_
         if points.ndim != 3 or points.shape[1:] != (2, p):
             raise ValueError(f"pairs must have shape (n_pairs, 2, {p}); got {points.shape}.")
+        check_range(points, "pairs", small=False)
         coordinates = self._kernel_transform(points.reshape(-1, p)).reshape(len(points), 2, -1)
         equal = (points[:, 0] == points[:, 1]).all(axis=1)
         coordinates[equal, 1] = coordinates[equal, 0]

@@ -298,8 +298,8 @@ class KernelRCA(KernelCoordinates):
         has_chunklet = codes >= 0
         if np.bincount(codes[has_chunklet]).max() < 2:
             raise ValueError(
-                "KernelRCA needs a chunklet or class with at least two points; each one has only "
-                "1 sample."
+                "KernelRCA needs a chunklet or class of y with at least two points; each one has "
+                "only 1 sample."
             )
         self._rows = _to_float64(rows)
         self._gamma = self._choose_gamma()
@@ -501,7 +501,7 @@ class KernelRCA(KernelCoordinates):
         contrasts = Contrasts(self._codes[paired]).apply(points)
         within = contrasts.T @ contrasts
         within.flat[:: len(within) + 1] += self.ridge_
-        T = _invert_triangular(linalg.cholesky(within / n, lower=True)).T
+        T = self._invert_cholesky(within / n)
         if self.n_components is not None and self.n_components > len(T):
             raise ValueError(
                 f"n_components={self.n_components} is more than the {len(T)} directions that the "

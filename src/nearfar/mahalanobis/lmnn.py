@@ -359,8 +359,8 @@ class LMNN(AxisLearner):
         LMNN
             The fitted estimator.
         """
-        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         rows = self._check_X(X, reset=True, min_samples=2)
         self.validation_errors_: list[float] = []
         check_combination(self, supervision, target_neighbors)

@@ -151,7 +151,7 @@ class Run:
             self.lmnn.push_weight,
             n_threads=resolve_n_threads(self.lmnn.n_jobs),
             structure=self.lmnn.structure,
-            nearest=self.lmnn.n_impostors_,
+            nearest=min(self.lmnn.n_impostors_ or 0, len(self.points)) or None,
         )
 
     def make_watch(self, validation_set: tuple[Floats, Indices], patience: int) -> Watch:

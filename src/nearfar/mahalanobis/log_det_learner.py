@@ -71,6 +71,7 @@ class _LogDetLearner(ConstraintLearner):
     def _make_loss(self, points: Matrix, supervision: Any) -> Loss:
         """Return the loss in coordinates in which the prior is the identity."""
 
+    @np.errstate(divide="ignore", invalid="ignore")  # An infinite objective is reported.
     def _learn(self, rows: Floats, supervision: Any) -> None:
         frame = scale_rows(rows)
         W = factor_prior(self.prior, frame.points, frame.unit)

@@ -175,8 +175,8 @@ class MCML(_SoftLearner):
         MCML
             The fitted estimator.
         """
-        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         rows = self._check_X(X, reset=True, min_samples=2)
         if self._fitted_on_axes(rows, previous_map, y):
             return self

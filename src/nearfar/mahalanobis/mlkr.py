@@ -11,6 +11,7 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
+from nearfar.blocks import check_range
 from nearfar.mahalanobis.soft_learner import _SoftLearner, find_best_descent
 from nearfar.mahalanobis.starts import STARTS
 from nearfar.notices import warn_not_converged
@@ -169,12 +170,14 @@ class MLKR(_SoftLearner):
         MLKR
             The fitted estimator.
         """
-        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         rows = self._check_X(X, reset=True, min_samples=2)
         if self._fitted_on_axes(rows, previous_map, y):
             return self
-        self._learn(rows, self._check_values(y, len(rows)), previous_map)
+        values = self._check_values(y, len(rows))
+        check_range(values, "y")
+        self._learn(rows, values, previous_map)
         return self
 
     def _learn(self, rows: Floats, values: Vector, previous_map: Floats | None) -> None:

@@ -226,8 +226,8 @@ class NCA(_SoftLearner):
         NCA
             The fitted estimator.
         """
-        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         rows = self._check_X(X, reset=True, min_samples=2)
         if self._fitted_on_axes(rows, previous_map, y):
             return self
@@ -302,7 +302,8 @@ class NCA(_SoftLearner):
     def _make_penalty(self, frame: SolverFrame) -> Matrix:
         """Return the quadratic form of the penalty in the solver's coordinates."""
         unit = float(frame.statistics.total_variances().sum()) / frame.into.shape[1]
-        return self.l2 * unit * (frame.into.T @ frame.into)
+        with np.errstate(over="ignore", invalid="ignore"):  # The objective is checked.
+            return self.l2 * unit * (frame.into.T @ frame.into)
 
 
 class _NegativeMean:

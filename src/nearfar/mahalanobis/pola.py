@@ -14,6 +14,7 @@ from sklearn.utils import check_array, check_random_state
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags, PairLearner
 from nearfar.base.guided import PAIR_PARAMETERS
+from nearfar.blocks import check_mask, check_range
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs
@@ -274,12 +275,14 @@ class POLA(PairLearner):
         """
         first = not self.__sklearn_is_fitted__()
         self._check_parameters()
+        check_mask(pairs, "pairs")
         points = check_array(
             pairs, dtype=[np.float64, np.float32], allow_nd=True, input_name="pairs"
         )
         p = getattr(self, "n_features_in_", "n_features")
         if points.ndim != 3 or points.shape[1] != 2 or (not first and points.shape[2] != p):
             raise ValueError(f"pairs must have shape (n_pairs, 2, {p}); got {points.shape}.")
+        check_range(points.reshape(-1, points.shape[2]), "pairs", small=first)
         signs = np.asarray(sign)
         if signs.shape != (len(points),):
             raise ValueError(

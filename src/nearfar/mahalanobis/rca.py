@@ -231,7 +231,7 @@ class RCA(StatisticsLearner):
         has_pair = statistics.counts > 1
         if not has_pair.any():
             raise ValueError(
-                "RCA needs a chunklet or class with at least two points; each one has only 1 "
+                "RCA needs a chunklet or class of y with at least two points; each one has only 1 "
                 "sample."
             )
         if not has_pair.all():

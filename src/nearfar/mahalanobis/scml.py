@@ -280,8 +280,8 @@ def _drop_unusable(points: Matrix, supervision: Triplets) -> Indices:
     triplets = supervision.indices
     if not len(triplets):
         raise ValueError(
-            "SCML needs triplets, but there are none. To learn from labels, some class must have "
-            "at least two rows."
+            "SCML needs triplets, but there are none. To learn from labels, some class of y must "
+            "have at least two rows."
         )
     is_usable = mask_distinct_pairs(points, triplets[:, [0, 2]])
     if not is_usable.any():

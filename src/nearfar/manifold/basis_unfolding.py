@@ -44,7 +44,7 @@ from nearfar.summaries.weighted_graph import build_neighbor_graph
 BASIS_PARAMETERS: dict[str, list[AllowedValues]] = {
     **GRAPH_PARAMETERS,
     "constraints": [one_of("squared", "inequality")],
-    "slack_penalty": [one_of("auto"), real(0, 1, open_low=True)],
+    "slack_penalty": [one_of("auto"), real(1e-100, 1)],
     "angles": [boolean],
     "refine": [boolean],
     "max_iter": [integer(1)],

@@ -164,7 +164,7 @@ class KernelPCA(KernelCoordinates, Embedding):
         if not has_variance.any():
             raise ValueError(
                 "The kernel maps all points to the same point, so the embedding would be zero. Use "
-                "another kernel or other kernel parameters."
+                "another kernel or another gamma."
             )
         warn_about_zero_coordinates("KernelPCA", values)
         self.eigenvalues_ = clear_rounding(values)

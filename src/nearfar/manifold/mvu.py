@@ -332,6 +332,7 @@ class MVU(_Unfolding):
         MVU
             Fitted estimator.
         """
+        self._check_parameters()
         self._start = self.__dict__.get("factor_") if self.warm_start else None
         try:
             return super().fit(X)

@@ -24,7 +24,6 @@ from nearfar.parameters import integer, one_of, random_state
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.spectral_step import (
     check_spread,
-    check_squares,
     second_axes,
     smallest_eigenpairs,
     unit_rows,
@@ -174,7 +173,6 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        check_squares(rows)
         check_spread(rows)
         first_rows, inverse = find_distinct_rows(rows)
         if self.n_clusters >= len(first_rows):

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base import Estimator, LearnerTags
 from nearfar.base.mapping import A_LEARNER
+from nearfar.blocks import check_range
 from nearfar.neighbors.pair_cuts import find_cuts
 from nearfar.neighbors.pair_distances import compute_learned_distances
 from nearfar.parameters import boolean, check_parameter, none, one_of, real
@@ -341,12 +342,17 @@ class PairClassifier(ClassifierMixin, Estimator):
                 f"pairs has 0 sample(s) (shape={points.shape}) while a minimum of 1 is required by "
                 "PairClassifier."
             )
+        if points.dtype.kind not in "biuf":
+            raise ValueError(f"pairs must contain real numbers; got the dtype {points.dtype}.")
+        if not points.shape[2]:
+            raise ValueError(f"pairs has points with 0 features (shape={points.shape}).")
         n_features = getattr(self, "n_features_in_", points.shape[2])
         if points.shape[2] != n_features:
             raise ValueError(
                 f"pairs has points with {points.shape[2]} features, but PairClassifier is "
                 f"expecting {n_features} features as input."
             )
+        check_range(points.reshape(-1, n_features), "pairs", small=not self.__sklearn_is_fitted__())
         return points.astype(np.float64, copy=False)
 
     def _check_signs(self, y: ArrayLike | None, n_pairs: int) -> NDArray[np.bool_]:

@@ -44,7 +44,7 @@ def compute_barycentric_weights(
         # Divide by the trace, so that tiny values do not underflow.
         G /= np.where(size > 0, size, 1.0)[:, None, None]
         G[:, np.arange(k), np.arange(k)] += reg
-        w = np.linalg.solve(G, np.ones((len(G), k, 1)))[:, :, 0]
+        w = _solve(G, np.ones((len(G), k, 1)), reg)
         weights[block] = w / w.sum(axis=1, keepdims=True)
     return weights
 
@@ -85,9 +85,19 @@ def compute_interpolating_weights(
         unit = 1 / np.where(is_zero, 1.0, lengths)
         C = G * unit[:, :, None] * unit[:, None]
         C[:, np.arange(k), np.arange(k)] = 1 + reg * k
-        w = inverse * np.linalg.solve(C, inverse[:, :, None])[:, :, 0]
+        w = inverse * _solve(C, inverse[:, :, None], reg)
         weights[block] = w / w.sum(axis=1, keepdims=True)
     return weights
+
+
+def _solve(G: Matrix, right: Matrix, reg: float) -> Matrix:
+    try:
+        return np.asarray(np.linalg.solve(G, right)[:, :, 0])
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"reg={reg:g} is too small: the neighbors of a point are linearly dependent, so their "
+            "weights are not determined. Increase reg."
+        ) from error
 
 
 def compute_local_grams(

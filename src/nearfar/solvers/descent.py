@@ -99,7 +99,10 @@ def descend(
     seconds_before = state.history["seconds"][-1] if state.n_iter else 0.0
     value, gradient = objective(state.point)
     if not np.isfinite(value):
-        raise ValueError(f"The objective is {value} at the start, but it must be finite.")
+        raise ValueError(
+            f"The objective is {value} at the start, but it must be finite. Rescale "
+            "the features of X, or remove rows of X with extreme values."
+        )
     # Divide by the first value, because the solver also has absolute tolerances.
     unit = abs(value) if value != 0 else 1.0
     state.objective, state.converged = value, False

@@ -39,7 +39,10 @@ def find_fisher_direction(
     """
     R, scale = factor_definite(scatter, tolerance)
     w = linalg.cho_solve((R, False), d / scale, check_finite=False) / scale
-    return w, float(w @ d)
+    ratio = float(w @ d)
+    if d.any() and ratio * ratio == 0:
+        raise ValueError("ridge is too large: the weights underflow to zero. Use a smaller ridge.")
+    return w, ratio
 
 
 class Scores(NamedTuple):

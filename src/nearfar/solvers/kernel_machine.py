@@ -95,7 +95,12 @@ class KernelMachine:
     def fit(cls, rows: Matrix, positive: Mask, C: float, kernel: Kernel) -> KernelMachine:
         """Train a machine on rows of two classes. ``positive`` is True for the positive class."""
         svc = SVC(
-            C=C, kernel=kernel.name, gamma=kernel.gamma, degree=kernel.degree, coef0=kernel.coef0
+            C=C,
+            kernel=kernel.name,
+            gamma=kernel.gamma,
+            degree=kernel.degree,
+            coef0=kernel.coef0,
+            random_state=0,
         ).fit(rows, positive)
         support = svc.support_.astype(np.intp)
         return cls(kernel, support, rows[support], svc.dual_coef_[0], float(svc.intercept_[0]), C)

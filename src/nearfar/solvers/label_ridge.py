@@ -55,5 +55,11 @@ def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None
 
 
 def _solve(K: Matrix, right: Vector) -> Vector:
-    factor = linalg.cho_factor(K, overwrite_a=True, check_finite=False)
+    try:
+        factor = linalg.cho_factor(K, check_finite=False)
+    except linalg.LinAlgError:
+        # The ridge is below the rounding errors of K, so raise it to their size.
+        K = K.copy()
+        K.flat[:: len(K) + 1] += 4 * len(K) * np.finfo(np.float64).eps * K.diagonal().max()
+        factor = linalg.cho_factor(K, check_finite=False)
     return np.asarray(linalg.cho_solve(factor, right, check_finite=False))

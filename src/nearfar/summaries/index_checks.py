@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from nearfar.arrays import Indices
+from nearfar.blocks import check_mask
 
 
 def check_signs(values: Any, n_pairs: int, name: str) -> NDArray[np.bool_]:
     """Return a mask of the similar pairs, given +1 for similar and -1 for dissimilar pairs."""
-    signs = np.asarray(values)
+    check_mask(values, name)
+    try:
+        signs = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} should be a 1d array of +1 and -1.") from error
+    if signs.dtype.names is not None:
+        raise ValueError(f"{name} is a structured array; expected an array of +1 and -1.")
     if signs.shape != (n_pairs,):
         raise ValueError(
             f"{name} should have shape ({n_pairs},), one entry per pair; got shape {signs.shape}."
@@ -38,6 +45,7 @@ def raise_if_any(is_bad: NDArray[np.bool_], values: NDArray[Any], name: str, pro
 
 def convert_to_array(values: Any, name: str, shape: str) -> NDArray[Any]:
     """Return the values as an array. Raise an error if the rows have different shapes."""
+    check_mask(values, name)
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -129,9 +137,12 @@ def check_points(values: Any, name: str, width: int | None = None) -> NDArray[An
     array = convert_to_array(values, name, shape)
     if array.ndim != 2 + len(middle) or array.shape[1:-1] != middle:
         raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
-    points: NDArray[Any] = check_array(
-        array, input_name=name, allow_nd=True, ensure_all_finite=False, ensure_min_samples=0
-    )
+    try:
+        points: NDArray[Any] = check_array(
+            array, input_name=name, allow_nd=True, ensure_all_finite=False, ensure_min_samples=0
+        )
+    except OverflowError as error:
+        raise ValueError(f"{name}: {error}.") from error
     raise_if_any(~np.isfinite(points), points, name, "{} is not finite.")
     return points
 

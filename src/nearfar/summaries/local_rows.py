@@ -348,11 +348,13 @@ class LocalRows:
         # Subtract before dividing, so that equal differences stay equal.
         return np.asarray((self.X[indices] - queries.X[owner]) / self.scale)
 
+    @np.errstate(over="ignore", invalid="ignore")  # Overflow is reported by _check_counts.
     def find_nearest(
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Matrix, Indices]:
         """Return distances and indices of the k nearest rows of each query, nearest first."""
         owner, indices = self._find_candidates(queries, metrics, k)
+        _check_counts(owner, len(queries), k)
         exact = self.measure(queries, metrics, owner, indices)
         # This sort is stable, so tied rows keep their order.
         order = np.lexsort((exact, owner))
@@ -395,11 +397,13 @@ class LocalRows:
         squares, errors = self.compute_squared_distances(queries, metrics)
         return find_entries_within(squares, bound_kth_distance(squares, k)[1] + 2 * errors)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def find_window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
         """Return the m nearest rows of each query."""
         squares, errors = self.compute_squared_distances(queries, metrics)
         lower, upper = bound_kth_distance(squares, m)
         owner, indices = find_entries_within(squares, upper + 2 * errors)
+        _check_counts(owner, len(queries), m)
         values = squares[owner, indices]
         # Compute exact distances only for rows that are about as far away as the m-th nearest row.
         # Closer rows are included in any case.
@@ -502,6 +506,15 @@ def find_entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Ind
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, indices = np.divmod(flat, squares.shape[1])
     return owner, indices
+
+
+def _check_counts(owner: Indices, n_queries: int, k: int) -> None:
+    """Raise if a query has fewer than k candidates, because its distances are NaN or infinite."""
+    if (np.bincount(owner, minlength=n_queries) < k).any():
+        raise ValueError(
+            "Squared distances between rows of X overflow: a query is too far from the training "
+            "rows, or a parameter of the metric, such as gamma, is too large. Rescale X."
+        )
 
 
 def compute_feature_products(rows: Matrix, dtype: np.dtype[Any] = _FLOAT64) -> NDArray[Any]:

@@ -39,7 +39,8 @@ class Products:
 
     def compute_products(self, rows: Floats) -> NDArray[Any]:
         """Return Σ x xᵀ over the rows x."""
-        return rows.T @ rows
+        with np.errstate(over="ignore", invalid="ignore"):  # The caller checks the sums.
+            return rows.T @ rows
 
     def compute_block_products(self, rows: Floats) -> NDArray[Any]:
         """Return Σ x xᵀ over a block of rows, which is added to the sum over all blocks."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
+from nearfar.blocks import check_mask, check_range
 from nearfar.extras import import_optional
 from nearfar.summaries.immutable import Immutable
 from nearfar.words import format_count, join_names, suggest_name
@@ -565,6 +566,7 @@ def as_sets(X: Any) -> Sets:
     if isinstance(X, Sets):
         if not len(X):
             raise ValueError("X has 0 set(s); at least one is required.")
+        check_range(X.X, "X", small=False)
         return X
     if isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3:
         raise ValueError(
@@ -576,7 +578,12 @@ def as_sets(X: Any) -> Sets:
             f"X must be Sets, a list of arrays of shape (t, p) or an array of shape (n, t, p); got "
             f"{type(X).__name__}. For a DataFrame, use Sets.from_frame."
         )
-    return Sets.from_list(X)
+    arrays = list(X)
+    if not arrays:
+        raise ValueError("X has 0 set(s); at least one is required.")
+    sets = Sets.from_list(arrays)
+    check_range(sets.X, "X", small=False)
+    return sets
 
 
 # ---------------------------------------------------------------------- checks
@@ -622,13 +629,14 @@ def check_index(k: int, n: int) -> int:
 
 def _check_rows(values: Any, title: str, noun: str) -> Floats:
     """Return values as an array of shape (t, p), in float32 or float64."""
+    check_mask(values, title)
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "f" or array.dtype.itemsize not in (4, 8):
             if array.dtype.kind not in "biufO":
                 raise ValueError(array.dtype)
             array = array.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"{title} is not an array of numbers; {noun} must have shape (t, p), with one vector "
             "per row."

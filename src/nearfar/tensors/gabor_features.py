@@ -257,13 +257,35 @@ def gabor_bank(
     )
     for (name, allowed), value in zip(_BANK_PARAMETERS.items(), values, strict=True):
         check_parameter("gabor_bank", name, value, allowed)
+    with np.errstate(all="ignore"):  # The kernels are checked below.
+        kernels = _compute_kernels(*values)
+    if not np.isfinite(kernels).all() or not kernels.any():
+        raise ValueError(
+            f"The Gabor kernels overflow or underflow with max_frequency={max_frequency:g}, "
+            f"frequency_ratio={frequency_ratio:g}, envelope_width={envelope_width:g} and "
+            f"prefactor_power={prefactor_power:g}. Use less extreme values."
+        )
+    return kernels
+
+
+def _compute_kernels(
+    n_scales: int,
+    n_orientations: int,
+    mask_size: int,
+    max_frequency: float,
+    frequency_ratio: float,
+    envelope_width: float,
+    prefactor_power: float,
+    remove_dc: bool,
+) -> NDArray[np.complex128]:
+    """Return the kernels of `gabor_bank`, which may be infinite or NaN."""
     frequency = (
         float(max_frequency) / float(frequency_ratio) ** np.arange(n_scales)[:, None, None, None]
     )
     angle = np.pi * np.arange(n_orientations)[:, None, None] / n_orientations
     z = np.arange(mask_size) - mask_size // 2
     y, x = z[:, None], z[None, :]
-    envelope_width = float(envelope_width)
+    envelope_width = np.float64(envelope_width)
     envelope = np.exp(-(frequency**2) * (x**2 + y**2) / (2 * envelope_width**2))
     wave = np.exp(1j * frequency * (x * np.cos(angle) + y * np.sin(angle)))
     kernels = envelope * (wave - np.exp(-(envelope_width**2) / 2))

@@ -65,6 +65,8 @@ def gait_period(silhouettes: ArrayLike) -> int:
     energy = signal @ signal
     if n < 4 or energy <= 1e-20 * n * np.square(legs).max():
         return n
+    # A power of two does not change the autocorrelation, and prevents overflow.
+    signal = np.ldexp(signal, -int(np.frexp(np.abs(signal).max())[1]))
     # A step takes at most half of the frames.
     max_lag = n // 2
     padded = fft.rfft(signal, 2 * n)

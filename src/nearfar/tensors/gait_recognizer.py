@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import Estimator, LearnerTags
 from nearfar.base.tensor_input import TENSOR_PARAMETERS, TensorEstimator
-from nearfar.blocks import split_rows
+from nearfar.blocks import MAX_MAGNITUDE, split_rows
 from nearfar.parameters import boolean, integer, none, object_with, one_of
 from nearfar.state import (
     Condition,
@@ -417,7 +417,7 @@ def _can_average_in_place(frames: NDArray[Any], first: NDArray[Any]) -> bool:
     if frames.ndim != 2 or not frames.size or frames.shape[1:] != first.shape[1:]:
         return False
     if frames.dtype.kind == "f":
-        return frames.dtype.itemsize >= 4 and bool(np.isfinite(frames).all())
+        return frames.dtype.itemsize >= 4 and float(np.abs(frames).max()) <= MAX_MAGNITUDE
     return frames.dtype.kind in "biu"
 
 

@@ -16,7 +16,6 @@ from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, object_with
 from nearfar.solvers.mode_subspaces import fix_column_signs
-from nearfar.solvers.spectral_step import check_squares
 from nearfar.state import State, labels
 from nearfar.tensors.lsstm import LSSTM
 
@@ -135,7 +134,6 @@ class IFEM(RankOneLearner):
         self._check_parameters()
         T = self._check_tensors(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(T))
-        check_squares(T)
         shape = T.shape[1:]
         residuals = np.array(T.reshape(len(T), -1), np.float64, order="C")
         scatter = float(np.sum((residuals - residuals.mean(axis=0)) ** 2))

@@ -44,7 +44,7 @@ class LSSTM(TensorClassifier):
     gamma : float, default=1.0
         Weight of the squared errors relative to the norm of W, in units of 1 / X².
     rank : int, default=1
-        Number of rank-one terms of the weight tensor W.
+        Number of rank-one terms of the weight tensor W, at most the largest possible rank.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
         Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
         "least_squares" runs a few sweeps of :class:`LSSTM`, "random" uses random factors. A list

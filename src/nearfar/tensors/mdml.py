@@ -19,7 +19,6 @@ from nearfar.large_margin.problem import Progress
 from nearfar.notices import warn, warn_not_converged
 from nearfar.parameters import AllowedValues, array, boolean, integer, one_of, real
 from nearfar.solvers.mode_subspaces import fix_column_signs
-from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import find_varying_basis, mode_scatter, project_stack
 from nearfar.state import State, flag, integer_value, labels, number
 
@@ -29,6 +28,8 @@ _STEPS_PER_ROUND = 20
 # Value added to the scatter of each direction before the directions of a mode are rescaled. The
 # unit is the mean scatter of these directions.
 _MIN_SCATTER = 1e-3
+# Largest binary exponent of the values of X, and of their reciprocals, that needs no rescaling.
+_MAX_EXPONENT = 30
 _MATRIX_LIST = AllowedValues(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(W) for W in value),
     "a list with one matrix per mode",
@@ -226,7 +227,6 @@ class MDML(MultilinearLearner):
         classes, codes = self._check_labels(y, len(T))
         n_requested = self._resolve_n_components(T.shape[1:])
         user_start = self._check_user_start(T.shape[1:], n_requested)
-        check_squares(T)
         # Sort the samples, so that sums have the same rounding errors for any order of X.
         flat = np.ascontiguousarray(T.reshape(len(T), -1), np.float64)
         order = np.lexsort((flat.sum(axis=1), codes))
@@ -239,6 +239,12 @@ class MDML(MultilinearLearner):
         )
         if largest_deviation <= precision * float(np.abs(T).max()):
             raise ValueError("MDML: all samples in X are equal. At least two must differ.")
+        # Use the units of X unless they are extreme. A power of two changes no digits.
+        exponent = int(np.log2(largest_deviation))
+        unit = 1.0 if abs(exponent) <= _MAX_EXPONENT else 2.0**exponent
+        stack = stack / unit
+        if user_start is not None:
+            user_start = [user_start[0] * unit, *user_start[1:]]
         targets = find_checked_targets(
             stack.reshape(len(T), -1), codes, classes, self.n_neighbors, "MDML"
         )
@@ -259,7 +265,7 @@ class MDML(MultilinearLearner):
             # After Ctrl-C, the learner keeps the result of the last step.
             metric_factors = problem.split_modes(progress.L)
             factors = [Q @ W.T for Q, W in zip(bases, metric_factors, strict=True)]
-            self._keep_factors(_make_canonical(factors), mean, T.dtype)
+            self._keep_factors(_make_canonical([factors[0] / unit, *factors[1:]]), mean, T.dtype)
             self.n_iter_ = progress.n_iter
             self.history_ = progress.history
             # ModeMetrics divides the objective by 1 + push_weight.

@@ -56,7 +56,7 @@ class NuSTM(TensorClassifier):
         Upper bound on the fraction of margin errors. It must be at most twice the fraction of
         samples in the smaller class.
     rank : int, default=1
-        Number of rank-one terms of the weight tensor W.
+        Number of rank-one terms of the weight tensor W, at most the largest possible rank.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
         Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
         "least_squares" runs a few sweeps of :class:`LSSTM`, "random" uses random factors. A list

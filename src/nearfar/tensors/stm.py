@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.class_weight import compute_sample_weight
 
 from nearfar.arrays import Matrix, Vector
@@ -42,6 +42,9 @@ _INDEX_VECTOR = Condition(
     "a vector of sample indices",
 )
 
+# Range of C in the units of X. Outside, rounding errors determine the hyperplanes.
+_MIN_COST, _MAX_COST = 1e-30, 1e50
+
 
 class STM(TensorClassifier):
     r"""Support tensor machine: a linear SVM whose weight tensor has low rank.
@@ -67,7 +70,7 @@ class STM(TensorClassifier):
     C : float, default=1.0
         Cost of a margin error, in units of 1 / X².
     rank : int, default=1
-        Number of rank-one terms of the weight tensor W.
+        Number of rank-one terms of the weight tensor W, at most the largest possible rank.
     class_weight : dict, "balanced" or None, default=None
         Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
@@ -230,6 +233,18 @@ class STM(TensorClassifier):
                         f"{label!r}: {value!r}."
                     )
         return np.asarray(weight * compute_sample_weight(self.class_weight, labels))
+
+    def _fit_checked(
+        self, T: Any, y: ArrayLike | None, sample_weight: ArrayLike | None
+    ) -> KeyboardInterrupt | None:
+        size = float(np.abs(T - T.mean(axis=0, dtype=np.float64)).max())
+        if size and not _MIN_COST <= self.C * size**2 <= _MAX_COST:
+            raise ValueError(
+                f"STM: C={self.C:g} does not match the units of X, whose values differ from their "
+                f"mean by up to {size:.3g}. C times the square of this number must be from "
+                f"{_MIN_COST:g} to {_MAX_COST:g}. Rescale X, or change C."
+            )
+        return super()._fit_checked(T, y, sample_weight)
 
     def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
         return _make_svm_learner(y, self.C * weight)

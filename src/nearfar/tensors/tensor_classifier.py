@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from math import prod
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -193,6 +194,13 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
         self, T: Any, y: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> KeyboardInterrupt | None:
         classes, codes = self._check_labels(y, len(T))
+        shape = T.shape[1:]
+        max_rank = prod(shape) // max(shape)
+        if self.rank > max_rank:
+            raise ValueError(
+                f"{type(self).__name__}: rank={self.rank} is too large: tensors of shape {shape} "
+                f"have at most rank {max_rank}. Use a smaller rank."
+            )
         T = np.ascontiguousarray(T, dtype=np.float64)
         weight = np.ones(len(T))
         if sample_weight is not None:

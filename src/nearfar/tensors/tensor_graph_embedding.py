@@ -23,7 +23,7 @@ from nearfar.solvers.mode_subspaces import (
     select_varying_axes,
 )
 from nearfar.solvers.shortest_paths import compute_all_shortest_paths
-from nearfar.solvers.spectral_step import check_spread, check_squares, double_center
+from nearfar.solvers.spectral_step import check_spread, double_center
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
 from nearfar.summaries.mode_scatters import StackScatters
 from nearfar.summaries.neighbor_graph import find_distinct_rows, link_components
@@ -233,7 +233,6 @@ class TensorGraphEmbedding(AlternatingLearner):
         if self.graph in ("lda", "given"):
             return T, codes
         rows = T.reshape(len(T), -1)
-        check_squares(rows)
         check_spread(rows)
         if codes is not None:  # Keep equal samples of different classes.
             rows = np.column_stack([rows, codes])

@@ -43,7 +43,7 @@ class TFDA(TensorClassifier):
         Value added to the variances: the ridge :math:`\rho`. With few samples, 0.001 leads to far
         more errors than 0.1.
     rank : int, default=1
-        Number of rank-one terms of the weight tensor W.
+        Number of rank-one terms of the weight tensor W, at most the largest possible rank.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: "relative" multiplies ``ridge`` by the mean within-class variance of an
         entry. "absolute" uses ``ridge`` unchanged, in units of X squared. All modes use the same

@@ -27,7 +27,6 @@ from nearfar.solvers.rank_one_ascent import (
     draw_random_vectors,
     find_best_atom,
 )
-from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
 from nearfar.state import State, floats
 
@@ -193,7 +192,6 @@ class TR1A(RankOneLearner):
         self._check_parameters()
         T = self._check_tensors(X, reset=True, min_samples=2 if self.center else 1)
         random = check_random_state(self.random_state)
-        check_squares(T)
         residuals = _Residuals(T, T.mean(axis=0, dtype=np.float64) if self.center else None)
         if not residuals.total > residuals.rounding_level:
             reason = "all samples in X are equal" if self.center else "all entries of X are zero"

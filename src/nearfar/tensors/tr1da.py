@@ -29,7 +29,7 @@ from nearfar.solvers.rank_one_ascent import (
     draw_random_vectors,
     find_best_atom,
 )
-from nearfar.solvers.spectral_step import check_squares, max_abs_value
+from nearfar.solvers.spectral_step import max_abs_value
 from nearfar.solvers.tensor_algebra import (
     contract_except,
     find_varying_basis,
@@ -43,6 +43,8 @@ _RIDGE = 1e-3
 # Maximum number of entries of a tensor at which a QR decomposition is used. If there are more rows
 # than entries, the triangular factor replaces the rows, because it has the same scatter.
 _MAX_ENTRIES_FOR_QR = 2048
+# Maximum of the values of X, and of their reciprocals, whose products are computed in float32.
+_MAX_FLOAT32 = 1e9
 # Maximum number of rows that are copied at once.
 _ROWS_PER_BLOCK = 64
 # Minimum length of the last mode at which the product with its vector is cached and used for all
@@ -170,7 +172,7 @@ class TR1DA(RankOneLearner):
     )
     settings = ({"n_components": 30}, {"n_components": 30, "within_weight": 0.3})
     parameters: ClassVar = {
-        "n_components": [integer(1)],
+        "n_components": [integer(1, 100_000)],
         "within_weight": [real(0), array, one_of("max_eig")],
         "init": [one_of("random", "hosvd"), _VECTOR_LIST],
         "n_init": [integer(1)],
@@ -222,7 +224,9 @@ class TR1DA(RankOneLearner):
         T = self._check_tensors(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(T))
         user_starts = self._check_user_starts(T.shape[1:])
-        check_squares(T)
+        dtype, size = T.dtype, float(np.abs(T).max())
+        if size and not 1 / _MAX_FLOAT32 <= size <= _MAX_FLOAT32:
+            T = T.astype(np.float64, copy=False)
         residuals = Residuals(T, codes)
         if not residuals.total > 0:
             raise ValueError("TR1DA: all samples in X are equal. At least two must differ.")
@@ -260,7 +264,7 @@ class TR1DA(RankOneLearner):
                 f"n_init={self.n_init}. Use a smaller within_weight, or a larger n_init."
             )
         self.classes_ = classes
-        self._keep_atoms(residuals.collect_factors(atoms), None, T.dtype)
+        self._keep_atoms(residuals.collect_factors(atoms), None, dtype)
         self.objectives_ = np.array([atom.objective for atom in atoms])
         used_weights = [weight for weight, _ in zip(weights, atoms, strict=False)]
         self.within_weight_ = (
