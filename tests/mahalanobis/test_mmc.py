@@ -291,10 +291,10 @@ def test_directions_that_similar_pairs_leave_empty():
     rows = np.unique(pairs.similar)
     X[np.setdiff1d(np.arange(len(X)), rows), 4] = 1.0  # Differs in dissimilar pairs only.
     assert len(rows) < len(X)
-    with pytest.warns(UserWarning, match="differ in 4 directions"):
+    with pytest.warns(UserWarning, match="differ in only 4 directions"):
         mmc = MMC().fit(X, supervision=pairs)
     assert np.isfinite(mmc.components_).all() and mmc.duality_gap_ < 1e-4
-    with pytest.warns(UserWarning, match="differ in 4 directions"):
+    with pytest.warns(UserWarning, match="differ in only 4 directions"):
         MMC("squared", structure="diagonal").fit(X, supervision=pairs)
 
 
