@@ -123,7 +123,7 @@ def blocks(request, monkeypatch):
         monkeypatch.setattr(exact_search, "_MAX_CANDIDATES_PER_NEIGHBOR", 1)
         monkeypatch.setattr(exact_search, "_MAX_DISTANCES_PER_BLOCK", 400 * 7)
     elif request.param.endswith("of rows"):
-        monkeypatch.setattr(exact_search, "_MAX_SMALL_ROWS", 0)
+        monkeypatch.setattr(exact_search, "_MAX_ROWS_OF_SMALL_X", 0)
     if request.param.startswith("faiss"):
         pytest.importorskip("faiss")
         monkeypatch.setattr(exact_search, "choose_search", lambda *args, **kwargs: "faiss")
@@ -282,7 +282,7 @@ def test_ordinary_data_are_searched_once(monkeypatch):
 
 
 def test_without_the_second_search_ties_would_come_out_wrong(monkeypatch):
-    monkeypatch.setattr(exact_search, "_MAX_SMALL_ROWS", 0)
+    monkeypatch.setattr(exact_search, "_MAX_ROWS_OF_SMALL_X", 0)
     X = random_rows("bits")
     monkeypatch.setattr(
         exact_search, "compute_reach", lambda norms, *args: np.full(len(norms), -1.0)
@@ -360,7 +360,7 @@ def test_a_query_is_searched_again_only_if_rounding_leaves_a_doubt(monkeypatch):
         return original(X, Q, *args)
 
     monkeypatch.setattr(exact_search, "_find_nearest_within", counting)
-    monkeypatch.setattr(exact_search, "_MAX_SMALL_ROWS", 0)
+    monkeypatch.setattr(exact_search, "_MAX_ROWS_OF_SMALL_X", 0)
     rng = np.random.default_rng(0)
     kneighbors(rng.normal(size=(3000, 200)), n_neighbors=10)
     # Clusters that float32 cannot resolve need only float64 products.
@@ -379,7 +379,7 @@ def test_of_few_rows_what_may_be_nearest_is_measured_and_nothing_searched_again(
         return original(X, Q, columns, rows)
 
     monkeypatch.setattr(exact_search, "compute_pair_distances", counting)
-    monkeypatch.setattr(exact_search, "_list_proposals", lambda *args: iter([]))
+    monkeypatch.setattr(exact_search, "_iterate_proposal_methods", lambda *args: iter([]))
     for kind in ("normal", "float32", "offset", "bits", "tenths"):
         X = random_rows(kind)
         assert_same(kneighbors(X, n_neighbors=5), brute_kneighbors(X, n_neighbors=5))

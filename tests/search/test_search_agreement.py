@@ -201,7 +201,7 @@ def test_the_automatic_choice_takes_trees_for_few_features_and_many_rows():
 
 def test_impostors_are_searched_by_trees_only_where_blocks_of_all_threads_are_slower():
     def choice(n, p, n_threads=1):
-        return choose_search(n, p, work="impostors", n_threads=n_threads)
+        return choose_search(n, p, task="impostors", n_threads=n_threads)
 
     assert choice(20_000, 2) == choice(60_000, 3) == choice(200_000, 5) == "blocks"
     assert choice(80_000, 2) == choice(200_000, 3) == "tree"

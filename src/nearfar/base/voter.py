@@ -34,8 +34,8 @@ class NeighborsBase(Estimator):
 
     #: The noun for one object in messages.
     noun = "point"
-    #: Whether a search for more neighbors returns the same first k neighbors. This is False if the
-    #: metric depends on ``n_neighbors``.
+    #: Whether the k nearest neighbors are also the first k results of a search for more neighbors.
+    #: This is False if the metric depends on ``n_neighbors``.
     nested = True
 
     n_neighbors: int
@@ -77,7 +77,7 @@ class NeighborsBase(Estimator):
         X : as in ``fit``
             New objects.
         n_neighbors : int, optional
-            Number of neighbors. None uses the same number as predictions.
+            Number of neighbors. None uses the same number as ``predict``.
 
         Returns
         -------
@@ -139,8 +139,8 @@ class NeighborsClassifier(ClassifierMixin, NeighborsBase):
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
         """Return the number of objects and an iterator over blocks of distances.
 
-        Each block has the distances to all training objects. X is None for the training objects
-        themselves.
+        Each block has the distances to all training objects. If X is None, the rows of each block
+        are training objects.
         """
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -229,12 +229,12 @@ def compute_vote_error(neighbors: Indices, codes: Indices, n_classes: int, ties:
     return float(np.mean(vote(codes[neighbors], n_classes, ties) != codes))
 
 
-def leave_out(D: Matrix, own: Indices) -> None:
+def leave_out(D: Matrix, own_indices: Indices) -> None:
     """Set the distance of each object to itself to infinity, in place.
 
-    Row i of D belongs to the training object with index ``own[i]``.
+    Row i of D belongs to the training object with index ``own_indices[i]``.
     """
-    D[np.arange(len(D)), own] = np.inf
+    D[np.arange(len(D)), own_indices] = np.inf
 
 
 def find_nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
@@ -298,17 +298,17 @@ def vote_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
     winners = np.empty_like(codes)
     for block in split_rows(len(codes), 24 * n_classes):
         block_codes, rows = codes[block], np.arange(block.stop - block.start)
-        votes, winner = np.zeros((len(rows), n_classes), np.intp), block_codes[:, 0]
-        for k in range(codes.shape[1]):
-            votes[rows, block_codes[:, k]] += 1
+        votes, current_winners = np.zeros((len(rows), n_classes), np.intp), block_codes[:, 0]
+        for j in range(codes.shape[1]):
+            votes[rows, block_codes[:, j]] += 1
             has_winner = np.count_nonzero(votes == votes.max(axis=1, keepdims=True), axis=1) == 1
-            winner = np.where(has_winner, votes.argmax(axis=1), winner)
-            winners[block, k] = winner
+            current_winners = np.where(has_winner, votes.argmax(axis=1), current_winners)
+            winners[block, j] = current_winners
     return winners
 
 
 def _count_votes(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
     """Return the number of votes per class, of shape (n, n_classes)."""
     n, k = codes.shape
-    cells = np.repeat(np.arange(n) * n_classes, k) + codes.ravel()
-    return np.bincount(cells, minlength=n * n_classes).reshape(n, n_classes).astype(float)
+    flat_indices = np.repeat(np.arange(n) * n_classes, k) + codes.ravel()
+    return np.bincount(flat_indices, minlength=n * n_classes).reshape(n, n_classes).astype(float)

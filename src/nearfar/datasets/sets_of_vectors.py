@@ -50,9 +50,8 @@ def make_sets(
     sizes : (int, int), default=(15, 40)
         Minimum and maximum number of vectors per set. Sizes are uniformly distributed.
     means, covariances : float, default=1.0 and 0.5
-        Scales of the normally distributed entries of :math:`m_c` and :math:`S_c`. With 0, the
-        classes do not differ in their means or covariances, except for the variation within
-        classes.
+        Scales of the normally distributed entries of :math:`m_c` and :math:`S_c`. If 0, the
+        means (or covariances) of classes do not differ, except for the variation within classes.
     within : float, default=0.2
         Scale of the normally distributed entries of :math:`\delta` and :math:`\Delta`.
     random_state : int, Generator or None, default=None
@@ -61,7 +60,7 @@ def make_sets(
     Returns
     -------
     Sets
-        The sets ordered by class, with ``labels`` from 0.
+        The sets, ordered by class. Their ``labels`` are 0, ..., n_classes - 1.
 
     Examples
     --------
@@ -80,16 +79,16 @@ def make_sets(
         raise ValueError(
             f"means={means}, covariances={covariances} and within={within} must be at least 0."
         )
-    random = np.random.default_rng(random_state)
+    rng = np.random.default_rng(random_state)
     arrays = []
     for _ in range(n_classes):
-        m = means * random.normal(size=n_features)
-        S = covariances * _draw_symmetric(n_features, random)
+        m = means * rng.normal(size=n_features)
+        S = covariances * _draw_symmetric(n_features, rng)
         for _ in range(n_per_class):
-            center = m + within * random.normal(size=n_features)
-            root = linalg.expm((S + within * _draw_symmetric(n_features, random)) / 2)
-            t = int(random.integers(low, high, endpoint=True))
-            arrays.append(random.normal(size=(t, n_features)) @ root + center)
+            center = m + within * rng.normal(size=n_features)
+            covariance_root = linalg.expm((S + within * _draw_symmetric(n_features, rng)) / 2)
+            n_vectors = int(rng.integers(low, high, endpoint=True))
+            arrays.append(rng.normal(size=(n_vectors, n_features)) @ covariance_root + center)
     return Sets.from_list(arrays, np.repeat(np.arange(n_classes), n_per_class))
 
 
@@ -147,15 +146,11 @@ def make_moving_shapes(
             f"n_per_class={n_per_class} must be at least 1, n_frames={n_frames} at least 2, and "
             f"both numbers in shape={shape} at least 8."
         )
-    random = np.random.default_rng(random_state)
+    rng = np.random.default_rng(random_state)
     clips = np.stack(
-        [
-            _draw_clip(motion, n_frames, shape, random)
-            for motion in motions
-            for _ in range(n_per_class)
-        ]
+        [_draw_clip(motion, n_frames, shape, rng) for motion in motions for _ in range(n_per_class)]
     )
-    clips += noise * random.normal(size=clips.shape)
+    clips += noise * rng.normal(size=clips.shape)
     return clips.astype(np.float32), np.repeat(np.array(motions), n_per_class)
 
 
@@ -209,16 +204,14 @@ def make_tones(
     (4, ['steady', 'steady', 'trill', 'trill'])
     """
     _check_tones(tones, seconds, sample_rate, n_per_class=n_per_class)
-    random = np.random.default_rng(random_state)
+    rng = np.random.default_rng(random_state)
     recordings = []
     for kind in tones:
         for _ in range(n_per_class):
-            n = int(sample_rate * seconds * random.uniform(0.75, 1.25))
+            n = int(sample_rate * seconds * rng.uniform(0.75, 1.25))
             t = np.arange(n) / sample_rate
-            wave = _draw_tone(
-                kind, t, random.uniform(240, 320), random.uniform(0.3, 0.8), 1.0, random
-            )
-            recordings.append(wave + noise * random.normal(size=n))
+            wave = _draw_tone(kind, t, rng.uniform(240, 320), rng.uniform(0.3, 0.8), 1.0, rng)
+            recordings.append(wave + noise * rng.normal(size=n))
     return recordings, np.repeat(np.array(tones), n_per_class)
 
 
@@ -242,7 +235,8 @@ def write_tones(
     ----------
     folder : path
         Output folder, which is created if it does not exist. Files are named
-        ``tone/player/take.wav``, for example ``trill/player1/take1.wav``, and are overwritten.
+        ``tone/player/take.wav``, for example ``trill/player1/take1.wav``. Existing files with these
+        names are overwritten.
     n_players, n_takes : int, default=8 and 5
         Number of players, and number of recordings per player and type of tone.
     tones, seconds, sample_rate, noise
@@ -268,73 +262,75 @@ def write_tones(
     ['noise/player1/take1.wav', 'noise/player2/take1.wav', 'rising/player1/take1.wav']
     """
     _check_tones(tones, seconds, sample_rate, n_players=n_players, n_takes=n_takes)
-    random, root = np.random.default_rng(random_state), Path(folder)
+    rng, root = np.random.default_rng(random_state), Path(folder)
     for player in range(1, n_players + 1):
-        pitch, loudness = random.uniform(150, 400), random.uniform(0.3, 0.7)
-        decay = random.uniform(0.5, 2)
+        pitch, loudness = rng.uniform(150, 400), rng.uniform(0.3, 0.7)
+        decay = rng.uniform(0.5, 2)
         for kind in tones:
             player_folder = root / kind / f"player{player}"
             player_folder.mkdir(parents=True, exist_ok=True)
             for take in range(1, n_takes + 1):
-                n = int(sample_rate * seconds * random.uniform(0.75, 1.25))
+                n = int(sample_rate * seconds * rng.uniform(0.75, 1.25))
                 take_parameters = (
-                    pitch * random.uniform(0.9, 1.1),
-                    loudness * random.uniform(0.8, 1.2),
+                    pitch * rng.uniform(0.9, 1.1),
+                    loudness * rng.uniform(0.8, 1.2),
                 )
-                wave = _draw_tone(kind, np.arange(n) / sample_rate, *take_parameters, decay, random)
-                wave += noise * random.normal(size=n)
-                numbers = (32767 * np.clip(wave, -1, 1)).round().astype(np.int16)
-                wavfile.write(player_folder / f"take{take}.wav", sample_rate, numbers)
+                wave = _draw_tone(kind, np.arange(n) / sample_rate, *take_parameters, decay, rng)
+                wave += noise * rng.normal(size=n)
+                samples = (32767 * np.clip(wave, -1, 1)).round().astype(np.int16)
+                wavfile.write(player_folder / f"take{take}.wav", sample_rate, samples)
     return root
 
 
-def _draw_symmetric(p: int, random: np.random.Generator) -> Matrix:
-    G = random.normal(size=(p, p))
+def _draw_symmetric(p: int, rng: np.random.Generator) -> Matrix:
+    G = rng.normal(size=(p, p))
     return np.asarray((G + G.T) / 2)
 
 
 def _draw_clip(
-    motion: str, n_frames: int, shape: tuple[int, int], random: np.random.Generator
+    motion: str, n_frames: int, shape: tuple[int, int], rng: np.random.Generator
 ) -> Matrix:
     height, width = shape
-    speed = random.uniform(1, 2)
+    speed = rng.uniform(1, 2)
     # Displacement of the center down and to the right, in pixels. Movements back and forth have a
     # period of 12 frames.
     t = np.arange(n_frames)
-    linear, swing = speed * t, 4 * speed * np.sin(2 * np.pi * t / 12)
-    still = np.zeros(n_frames)
-    down, right = {
-        "right": (still, linear),
-        "left": (still, -linear),
-        "up": (-linear, still),
-        "down": (linear, still),
-        "wave": (still, swing),
-        "bounce": (swing, still),
-        "grow": (still, still),
+    linear_shift, swing = speed * t, 4 * speed * np.sin(2 * np.pi * t / 12)
+    no_shift = np.zeros(n_frames)
+    shift_down, shift_right = {
+        "right": (no_shift, linear_shift),
+        "left": (no_shift, -linear_shift),
+        "up": (-linear_shift, no_shift),
+        "down": (linear_shift, no_shift),
+        "wave": (no_shift, swing),
+        "bounce": (swing, no_shift),
+        "grow": (no_shift, no_shift),
     }[motion]
-    radius = np.full(n_frames, random.uniform(0.15, 0.25) * min(shape))
+    radius = np.full(n_frames, rng.uniform(0.15, 0.25) * min(shape))
     if motion == "grow":
         radius = 0.1 * min(shape) + 0.3 * speed * t
-    start, brightness = random.uniform(size=2) * shape, random.uniform(0.6, 1.0)
-    phase, ripple = random.uniform(0, 2 * np.pi, size=2), random.uniform(1.5, 2.5)
+    start, brightness = rng.uniform(size=2) * shape, rng.uniform(0.6, 1.0)
+    phase, texture_scale = rng.uniform(0, 2 * np.pi, size=2), rng.uniform(1.5, 2.5)
     rows, columns = np.arange(height)[None, :, None], np.arange(width)[None, None]
     # Offsets from the center of the disc. A disc that leaves the image reappears at the opposite
     # border.
-    y = (rows - start[0] - down[:, None, None] + height / 2) % height - height / 2
-    x = (columns - start[1] - right[:, None, None] + width / 2) % width - width / 2
+    y = (rows - start[0] - shift_down[:, None, None] + height / 2) % height - height / 2
+    x = (columns - start[1] - shift_right[:, None, None] + width / 2) % width - width / 2
     r = radius[:, None, None]
     scale = r / r[0] if motion == "grow" else 1.0
-    texture = np.cos(y / (ripple * scale) + phase[0]) + np.cos(x / (ripple * scale) + phase[1])
+    texture = np.cos(y / (texture_scale * scale) + phase[0]) + np.cos(
+        x / (texture_scale * scale) + phase[1]
+    )
     mask = 1 / (1 + np.exp(np.clip(2 * (np.hypot(y, x) - r), -50, 50)))
     return np.asarray(brightness * mask * (0.7 + 0.15 * texture))
 
 
 def _draw_tone(
-    kind: str, t: Matrix, pitch: float, loudness: float, decay: float, random: np.random.Generator
+    kind: str, t: Matrix, pitch: float, loudness: float, decay: float, rng: np.random.Generator
 ) -> Matrix:
     """Return a tone at the times t. The amplitude of harmonic k is k to the power -decay."""
     if kind == "noise":
-        return np.asarray(loudness * np.clip(random.normal(size=len(t)) / 3, -1, 1))
+        return np.asarray(loudness * np.clip(rng.normal(size=len(t)) / 3, -1, 1))
     progress = t / t[-1]
     frequency = (
         pitch
@@ -348,9 +344,9 @@ def _draw_tone(
     # The phase in radians is the integral of the frequency.
     phase = 2 * np.pi * np.cumsum(frequency) * t[1]
     strengths = np.arange(1.0, 5.0) ** -decay
-    overtones = sum(a * np.sin(k * phase) for k, a in enumerate(strengths, 1))
-    # Scale the tone so that its maximum is nearly `loudness`.
-    return np.asarray(loudness * overtones / (1.008 * strengths.sum()))
+    harmonics_sum = sum(a * np.sin(k * phase) for k, a in enumerate(strengths, 1))
+    # The divisor exceeds the sum of the strengths, so that the maximum stays below `loudness`.
+    return np.asarray(loudness * harmonics_sum / (1.008 * strengths.sum()))
 
 
 def _check_tones(tones: Any, seconds: float, sample_rate: int, **counts: int) -> None:

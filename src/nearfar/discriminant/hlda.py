@@ -32,11 +32,11 @@ class HLDA(StatisticsLearner):
     same mean can be separated by their covariances. If all covariances are equal, HLDA is LDA.
 
     Use it if classes differ in shape, or if LDA has too few directions: HLDA may have more than
-    ``n_classes - 1``. It has a closed-form solution without starting points. This is also its
-    weakness: the matrix describes the whole space, and its leading eigenvectors are not the
+    ``n_classes - 1``. It has a closed-form solution and needs no starting point. The closed form
+    has a price: the matrix describes the whole space, and its leading eigenvectors do not span the
     subspace with the largest Chernoff distances. As in LDA, the sum over pairs lets distant
-    classes mask close ones. Each class needs more rows than features. With fewer, the covariances
-    are shrunk and the logarithms mostly reflect the matrix that was mixed in.
+    classes mask close ones. Each class needs more rows than features. With fewer rows, the
+    covariances are shrunk, and their logarithms mostly reflect the shrinkage target.
 
     Cost: one pass of O(n p²), then O(c² p³) for c classes.
 
@@ -76,8 +76,8 @@ class HLDA(StatisticsLearner):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.2.1,
-       equation 2.15. It prints :math:`S_w^{-1/2} S_{ij} S_w^{1/2}`, where the second exponent must
-       be :math:`-1/2`.
+       equation 2.15. The printed equation has :math:`S_w^{-1/2} S_{ij} S_w^{1/2}`. The second
+       exponent should be :math:`-1/2`.
 
     Examples
     --------
@@ -116,27 +116,29 @@ class HLDA(StatisticsLearner):
             self.n_components, "HLDA", statistics.n_classes, rank
         )
         J = compute_chernoff_matrix(family.means, family.dot(np.eye(rank)), gaussians.priors)
-        self.eigenvalues_, axes = descending_eigh(J, n_components)
-        return canonical_rows(self.eigenvalues_, (gaussians.basis @ axes).T)
+        self.eigenvalues_, eigenvectors = descending_eigh(J, n_components)
+        return canonical_rows(self.eigenvalues_, (gaussians.basis @ eigenvectors).T)
 
 
 def compute_chernoff_matrix(means: Matrix, covariances: Matrix, priors: Matrix) -> Matrix:
-    """Return the matrix of the criterion for means (c, p) and covariances (c, p, p)."""
+    """Return the matrix J of the criterion for means (c, p) and covariances (c, p, p)."""
     J = np.zeros_like(covariances[0])
-    log_weights = np.zeros(len(priors))
+    weights_of_logs = np.zeros(len(priors))
     for i in range(len(priors)):
         for j in range(i + 1, len(priors)):
             pair_prior = priors[i] + priors[j]
-            values, axes = np.linalg.eigh(
+            values, eigenvectors = np.linalg.eigh(
                 (priors[i] * covariances[i] + priors[j] * covariances[j]) / pair_prior
             )
-            root = axes / np.sqrt(values) @ (axes.T @ (means[i] - means[j]))
-            J += priors[i] * priors[j] * np.outer(root, root)
+            whitened_difference = (
+                eigenvectors / np.sqrt(values) @ (eigenvectors.T @ (means[i] - means[j]))
+            )
+            J += priors[i] * priors[j] * np.outer(whitened_difference, whitened_difference)
             # The factor q_i q_j / (π_i π_j) equals (q_i + q_j)². Its product with π_i is (q_i +
             # q_j) q_i.
-            J += pair_prior**2 * (axes * np.log(values)) @ axes.T
-            log_weights[[i, j]] += pair_prior * priors[[i, j]]
-    for weight, covariance in zip(log_weights, covariances, strict=True):
-        values, axes = np.linalg.eigh(covariance)
-        J -= weight * (axes * np.log(values)) @ axes.T
+            J += pair_prior**2 * (eigenvectors * np.log(values)) @ eigenvectors.T
+            weights_of_logs[[i, j]] += pair_prior * priors[[i, j]]
+    for weight, covariance in zip(weights_of_logs, covariances, strict=True):
+        values, eigenvectors = np.linalg.eigh(covariance)
+        J -= weight * (eigenvectors * np.log(values)) @ eigenvectors.T
     return J

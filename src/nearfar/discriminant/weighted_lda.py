@@ -19,10 +19,12 @@ class WeightedLDA(StatisticsLearner):
         \max_{U^T S_w U = I} \mathrm{tr}\left( U^T \sum_{i<j} q_i q_j\, d_{ij}^{-a} D_{ij}\, U
         \right), \qquad D_{ij} = (m_i - m_j)(m_i - m_j)^T ,
 
-    where :math:`d_{ij}` is the Mahalanobis distance of the means under :math:`S_w` and a is
-    ``power``. With a = 0 it is LDA. With a = 2, every pair has the same influence. With a = 8, as
-    in [1]_, the closest pairs determine the result. Distances below 1% of the largest distance are
-    raised to this limit, so that equal class means do not get an infinite weight.
+    where :math:`m_i` and :math:`q_i` are the mean and the fraction of class i, :math:`S_w` is the
+    within-class covariance, :math:`d_{ij}` is the Mahalanobis distance between the means under
+    :math:`S_w`, and a is ``power``. With a = 0 it is LDA. With a = 2, every pair has the same
+    influence. With a = 8, as in [1]_, the closest pairs determine the result. Distances below 1%
+    of the largest distance are replaced by 1% of it, so that equal class means do not get an
+    infinite weight.
 
     Use it if you keep fewer than ``n_classes - 1`` directions and the closest classes matter most.
     With all directions it equals LDA. It fails in the opposite way from LDA: two classes that
@@ -63,8 +65,8 @@ class WeightedLDA(StatisticsLearner):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 2.6.
-       (K. T. Abou-Moustafa, 2011, uses the same abbreviation for White+LDA, which is
-       ``LDA(solver="whiten")``.)
+       (K. T. Abou-Moustafa, 2011, uses the abbreviation WLDA for another method, White+LDA,
+       which is ``LDA(solver="whiten")``.)
 
     Examples
     --------

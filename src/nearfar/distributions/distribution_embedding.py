@@ -14,9 +14,9 @@ from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.objects import DistributionEstimator
 from nearfar.state import State, floats
 
-# Maximum n_components for at most this number of objects. Columns without an eigenvector are filled
-# with zeros.
-_MAX_COMPONENTS = 1000
+# n_components may be up to this number even if there are fewer objects. The columns that have no
+# eigenvector are then filled with zeros.
+_MIN_COMPONENT_LIMIT = 1000
 
 
 class _DistributionEmbedding(Embedding, DistributionEstimator):
@@ -63,29 +63,31 @@ class _DistributionEmbedding(Embedding, DistributionEstimator):
             The fitted estimator.
         """
         D, dtype = self._fit_pairs(X)
-        self._check_components(len(D))
+        self._check_n_components(len(D))
         self.embedding_ = self._embed(D).astype(dtype)
         return self
 
     def _transform(self, X: Any) -> Floats:
         check_is_fitted(self)
-        new = self._check_new_objects(X)
-        coordinates = np.empty((len(new.equal_to), self._axes.shape[1]))
-        is_new = new.equal_to < 0
+        new_objects = self._check_new_objects(X)
+        coordinates = np.empty((len(new_objects.equal_to), self._axes.shape[1]))
+        is_new = new_objects.equal_to < 0
         # Objects that are equal to a training object get its coordinates.
         if not is_new.all():
-            coordinates[~is_new] = self.embedding_[self._firsts[new.equal_to[~is_new]]]
+            coordinates[~is_new] = self.embedding_[self._firsts[new_objects.equal_to[~is_new]]]
         if is_new.any():
-            blocks = [self._embed_new(D) for _, D in self._iterate_pair_blocks(new.select(is_new))]
+            blocks = [
+                self._embed_new(D) for _, D in self._iterate_pair_blocks(new_objects.select(is_new))
+            ]
             coordinates[is_new] = np.concatenate(blocks)
-        return coordinates.astype(new.dtype)
+        return coordinates.astype(new_objects.dtype)
 
-    def _check_components(self, n: int) -> None:
+    def _check_n_components(self, n: int) -> None:
         """Raise if n_components is far larger than the number of objects.
 
         The array of coordinates would contain mostly zeros and might not fit into memory.
         """
-        max_components = max(n, _MAX_COMPONENTS)
+        max_components = max(n, _MIN_COMPONENT_LIMIT)
         if isinstance(self.n_components, int | np.integer) and self.n_components > max_components:
             raise ValueError(
                 f"n_components={self.n_components:,} is too large: {n} objects span at most "

@@ -32,8 +32,8 @@ class Measure:
     def compute_error(
         self,
         classes: NDArray[Any],
-        true: Indices,
-        predicted: Indices,
+        true_codes: Indices,
+        predicted_codes: Indices,
         get_probabilities: Callable[[], NDArray[np.float64]],
         X: Any = None,
     ) -> float:
@@ -43,17 +43,18 @@ class Measure:
         the rows, which a custom scorer may use.
         """
         if self.scoring == "accuracy":
-            return 1.0 - float(np.mean(true == predicted))
+            return 1.0 - float(np.mean(true_codes == predicted_codes))
         if self.scoring == "balanced_accuracy":
-            hits = np.bincount(true, true == predicted, minlength=len(classes))
-            totals = np.bincount(true, minlength=len(classes))
+            hits = np.bincount(true_codes, true_codes == predicted_codes, minlength=len(classes))
+            totals = np.bincount(true_codes, minlength=len(classes))
             return 1.0 - float(np.mean(hits[totals > 0] / totals[totals > 0]))
         score = self._score(
-            _StoredPredictions(classes, predicted, get_probabilities), X, classes[true]
+            _StoredPredictions(classes, predicted_codes, get_probabilities), X, classes[true_codes]
         )
         if not np.isfinite(score):
             raise ValueError(
-                f"scoring returned {score} on a fold of {len(true)} rows; expected a finite number."
+                f"scoring returned {score} on a fold of {len(true_codes)} rows; expected a finite "
+                "number."
             )
         return 1.0 - score
 
@@ -66,18 +67,18 @@ class Measure:
         """True if the measure is a mean over rows, or the average of one such mean per class."""
         return self.scoring in ("accuracy", "balanced_accuracy")
 
-    def format_code(self, score: str) -> str:
+    def format_error_expression(self, score_expression: str) -> str:
         """Return Python code that computes the error, given Python code that computes the score."""
-        return f"1 - {score}"
+        return f"1 - {score_expression}"
 
 
 @dataclass(frozen=True)
 class RelativeRMSE(Measure):
     """Root mean squared error divided by the standard deviation of the target.
 
-    ``unit`` is this standard deviation (with divisor n), computed over the rows that may be tested:
-    the fixed test set, or all rows. It is the same number for all folds and all methods.
-    Predicting the mean of these rows has a relative RMSE of 1 on them.
+    ``unit`` is this standard deviation (with divisor n), computed over the rows used for testing:
+    the fixed test set if there is one, otherwise all rows. It is the same number for all folds and
+    all methods. On these rows, predicting their mean gives a relative RMSE of 1.
 
     >>> y = np.array([1.0, 2.0, 3.0, 6.0])
     >>> measure = RelativeRMSE.from_targets(y)
@@ -91,11 +92,11 @@ class RelativeRMSE(Measure):
     def from_targets(cls, values: NDArray[np.float64], rows: str = "all rows") -> RelativeRMSE:
         """Return the measure for these target values.
 
-        ``rows`` is the phrase for the rows of these values in the note, such as "all rows".
+        ``rows`` describes the rows of these values in the note, such as "all rows".
         """
         # Divide by the largest absolute value, so that squares neither overflow nor underflow.
-        size = float(np.abs(values).max()) or 1.0
-        unit = float((values / size).std()) * size
+        max_abs = float(np.abs(values).max()) or 1.0
+        unit = float((values / max_abs).std()) * max_abs
         note = (
             "Relative RMSE: the root mean squared error of held-out rows divided by the standard "
             f"deviation of the target ({format_number(unit)} in {rows}). Predicting the mean of "
@@ -104,11 +105,13 @@ class RelativeRMSE(Measure):
         return cls("relative RMSE", "neg_root_mean_squared_error", note, unit)
 
     def compute_relative_error(
-        self, true: NDArray[np.float64], predicted: NDArray[np.float64]
+        self, true_values: NDArray[np.float64], predicted_values: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the relative RMSE of the predictions, or one value per column of the target."""
-        residuals = (true if predicted.ndim == 1 else true[:, None]) / self.unit
-        residuals = residuals - predicted / self.unit
+        """Return the relative RMSE, or one value per column of ``predicted_values``."""
+        residuals = (
+            true_values if predicted_values.ndim == 1 else true_values[:, None]
+        ) / self.unit
+        residuals = residuals - predicted_values / self.unit
         return np.asarray(np.sqrt(np.mean(residuals**2, axis=0)))
 
     @property
@@ -117,7 +120,7 @@ class RelativeRMSE(Measure):
         return True
 
     def compute_losses(
-        self, true: NDArray[np.float64], predicted: NDArray[np.float64]
+        self, true_values: NDArray[np.float64], predicted_values: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return one loss per row. The mean of these losses is the relative RMSE.
 
@@ -130,13 +133,13 @@ class RelativeRMSE(Measure):
         >>> round(float(np.mean([1.342, 3.13])), 3), round(float(np.sqrt(5)), 3)
         (2.236, 2.236)
         """
-        squares = (true / self.unit - predicted / self.unit) ** 2
-        root = float(np.sqrt(squares.mean()))
-        return np.asarray((root**2 + squares) / (2 * root) if root > 0 else squares)
+        squares = (true_values / self.unit - predicted_values / self.unit) ** 2
+        rmse = float(np.sqrt(squares.mean()))
+        return np.asarray((rmse**2 + squares) / (2 * rmse) if rmse > 0 else squares)
 
-    def format_code(self, score: str) -> str:
+    def format_error_expression(self, score_expression: str) -> str:
         """Return Python code that computes the error, given Python code that computes the score."""
-        return f"-{score} / {self.unit!r}"
+        return f"-{score_expression} / {self.unit!r}"
 
 
 def choose_measure(
@@ -155,14 +158,14 @@ def choose_measure(
     rejected before any fit. ``noun`` is the noun for one row in messages.
     """
     if scoring is None:
-        small, large = int(counts.argmin()), int(counts.argmax())
-        if counts[large] > MAX_BALANCED_RATIO * counts[small]:
+        smallest_class, largest_class = int(counts.argmin()), int(counts.argmax())
+        if counts[largest_class] > MAX_BALANCED_RATIO * counts[smallest_class]:
             return Measure(
                 "balanced error",
                 "balanced_accuracy",
                 f"Balanced error (mean of the classes' own error rates), because the classes are "
-                f"unbalanced: {classes[large]} has {counts[large]} {noun}s, {classes[small]} has "
-                f"{counts[small]}.",
+                f"unbalanced: {classes[largest_class]} has {counts[largest_class]} {noun}s, "
+                f"{classes[smallest_class]} has {counts[smallest_class]}.",
             )
         return Measure(
             "error", "accuracy", f"Error: the fraction of held-out {noun}s that are misclassified."
@@ -251,14 +254,14 @@ class _StoredPredictions(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        self._check(X)
+        self._check_n_rows(X)
         return np.asarray(self.classes[self.predicted])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        self._check(X)
+        self._check_n_rows(X)
         return np.asarray(self.get_probabilities())
 
-    def _check(self, X: Any) -> None:
+    def _check_n_rows(self, X: Any) -> None:
         if len(X) != len(self.predicted):
             raise ValueError(
                 f"the scorer requested predictions for {len(X)} rows, but predictions "

@@ -90,5 +90,5 @@ class AverageKernelLearner(KernelCombination):
         self.kernels = kernels
         self.n_directions = n_directions
 
-    def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
+    def _compute_weights(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
         return 1 / kernels.traces

@@ -144,7 +144,7 @@ class EasyMKL(KernelCombination):
         """
         return easy_mkl_weights(kernels, y, regularization)
 
-    def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
+    def _compute_weights(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
         solution = _solve(kernels, encode_one_vs_rest(codes), float(self.regularization))
         self.objective_, self.bound_ = solution.objective, solution.bound
         self.duality_gap_ = (solution.objective - solution.bound) / max(solution.objective, 1e-300)

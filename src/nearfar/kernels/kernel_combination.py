@@ -28,7 +28,7 @@ COMBINATION_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
 class KernelCombination(KernelLearner):
     r"""Base class of estimators that learn a weighted sum of kernels :math:`\sum_i \mu_i k_i`.
 
-    Subclasses implement `_weigh`, which returns the weights.
+    Subclasses implement `_compute_weights`, which returns the weights.
 
     The weights are scaled to :math:`\sum_i \mu_i \mathrm{tr} K_i = n`. The points then have a mean
     squared norm of 1 in the learned kernel, for any scale of the base kernels.
@@ -111,17 +111,17 @@ class KernelCombination(KernelLearner):
                 f"i must be the index of a kernel, from 0 to {len(self.weights_) - 1}; got {i!r}."
             )
         first = self._points(X)
-        return self._base_values(int(i), first, first if Z is None else self._points(Z))
+        return self._compute_base_kernel(int(i), first, first if Z is None else self._points(Z))
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         """Compute the weights, and store the learned kernel."""
         kernels = self._base.build_kernel_set(points)
-        weights = self._weigh(kernels, codes)
+        weights = self._compute_weights(kernels, codes)
         self._keep_weights(weights, kernels.traces, len(points))
         self.kernel_names_ = self._base.names.tolist()
         self._keep_kernel(points, kernels.compute_weighted_sum(self.weights_))
 
-    def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
+    def _compute_weights(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
         """Return the kernel weights, up to a common factor. Fitted attributes can be set here."""
         raise NotImplementedError
 
@@ -144,7 +144,7 @@ class KernelCombination(KernelLearner):
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
         return self._base.compute_weighted_sum(self.weights_, first, second)
 
-    def _base_values(self, i: int, first: Matrix, second: Matrix) -> Matrix:
+    def _compute_base_kernel(self, i: int, first: Matrix, second: Matrix) -> Matrix:
         return self._base.values(i, first, second)
 
     def _check_unlabeled(self, unlabeled: ArrayLike) -> Any:

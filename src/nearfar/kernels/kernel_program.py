@@ -22,9 +22,10 @@ class KernelProgram(KernelCombination):
     Subclasses implement `_solve`.
 
     With ``kernel_family="rank_one"``, the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the
-    leading eigenvectors of the mean of the base kernels. A new point with values k of the mean
-    kernel gets :math:`v_i(x) = v_i^T k / \lambda_i` by Nyström's formula, which is exact on
-    training points. The learned kernel is :math:`\sum_i \mu_i v_i(x) v_i(z)`.
+    leading eigenvectors of the mean of the base kernels. For a new point x, let k contain the
+    values of the mean kernel at x and each training point. By Nyström's formula,
+    :math:`v_i(x) = v_i^T k / \lambda_i`, which is exact on training points. The learned kernel is
+    :math:`\sum_i \mu_i v_i(x) v_i(z)`.
     """
 
     state = State({"_mean_weights": floats("m")})
@@ -54,7 +55,7 @@ class KernelProgram(KernelCombination):
             super()._learn(points, codes)
             self._mean_weights = self.weights_
 
-    def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
+    def _compute_weights(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
         weights = self._store_objective(self._solve(kernels, codes))
         assert weights is not None
         return weights
@@ -77,13 +78,13 @@ class KernelProgram(KernelCombination):
         result = self._solve([K], codes, n_directions=n_directions)
         weights, V = self._store_objective(result), result.directions
         assert weights is not None and V is not None
-        # The eigenvectors of a centered kernel have mean zero, so it is enough to subtract the
-        # column means.
+        # The eigenvectors of a centered kernel have mean zero, so centering new kernel values
+        # needs only the column means.
         means = K.mean(axis=0) if getattr(self, "centered", False) else np.zeros(n)
-        values = np.einsum("ij,ij->j", V, K @ V)
+        eigenvalues = np.einsum("ij,ij->j", V, K @ V)
         self._keep_weights(weights, np.ones(len(weights)), n)
         self.kernel_names_ = [f"direction {i}" for i in range(len(weights))]
-        self._rows, self._basis, self._offset = points, V / values, means @ (V / values)
+        self._rows, self._basis, self._offset = points, V / eigenvalues, means @ (V / eigenvalues)
         self.n_directions_ = int((self.weights_ > 0).sum())
 
     def _store_objective(self, result: AlignmentWeights | MarginWeights) -> Vector | None:
@@ -103,9 +104,9 @@ class KernelProgram(KernelCombination):
             return np.asarray(self._coordinates(first) @ self._coordinates(second).T)
         return super()._values(first, second)
 
-    def _base_values(self, i: int, first: Matrix, second: Matrix) -> Matrix:
+    def _compute_base_kernel(self, i: int, first: Matrix, second: Matrix) -> Matrix:
         if self.kernel_family != "rank_one":
-            return super()._base_values(i, first, second)
+            return super()._compute_base_kernel(i, first, second)
         return np.outer(self._extend_directions(first)[:, i], self._extend_directions(second)[:, i])
 
     def _extend_directions(self, rows: Matrix) -> Matrix:
@@ -115,8 +116,10 @@ class KernelProgram(KernelCombination):
     def _coordinates(self, rows: Matrix) -> Matrix:
         if self.kernel_family != "rank_one":
             return super()._coordinates(rows)
-        used = self.weights_ > 0
-        return np.asarray(self._extend_directions(rows)[:, used] * np.sqrt(self.weights_[used]))
+        has_weight = self.weights_ > 0
+        return np.asarray(
+            self._extend_directions(rows)[:, has_weight] * np.sqrt(self.weights_[has_weight])
+        )
 
     @property
     def _n_features_out(self) -> int:

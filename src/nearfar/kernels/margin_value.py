@@ -41,7 +41,7 @@ def margin_value(
       ``SVC(C)``.
     - With ``C=None`` and :math:`\tau = 1/c`, it is :math:`\min |w|^2 + c\sum\xi^2`.
 
-    The functional is convex in K, as a maximum of functions that are affine in K, and
+    As a maximum of functions that are affine in K, the functional is convex in K. For s > 0,
     :math:`w_{C,\tau}(sK) = w_{sC,\tau/s}(K)/s`.
 
     Parameters
@@ -63,9 +63,9 @@ def margin_value(
 
     Notes
     -----
-    If C is given, scikit-learn's ``SVC`` solves the problem; if not, Newton's method on the active
-    rows does. The result is the primal objective. It is not less than the functional and, up to
-    rounding, within 1e-6 of it.
+    With C, the problem is solved by scikit-learn's ``SVC``. Without C, it is solved by Newton's
+    method on the rows with a positive loss. The result is the primal objective. It is an upper
+    bound on the functional and, up to rounding, within 1e-6 of it.
 
     References
     ----------
@@ -83,14 +83,16 @@ def margin_value(
     1.0
     """
     check_margin_parameters("margin_value", C, dual_ridge)
-    signs = encode_one_vs_rest(y)
+    one_vs_rest_labels = encode_one_vs_rest(y)
     kernel = as_kernel(K).copy() if C and dual_ridge else as_kernel(K)
-    if len(kernel) != signs.shape[1]:
+    if len(kernel) != one_vs_rest_labels.shape[1]:
         raise ValueError(
-            f"y must have one label per point of K; got {signs.shape[1]} labels and "
+            f"y must have one label per point of K; got {one_vs_rest_labels.shape[1]} labels and "
             f"{len(kernel)} points."
         )
-    solutions = [solve_margin(kernel, sign, C, dual_ridge, tol=1e-6) for sign in signs]
+    solutions = [
+        solve_margin(kernel, labels, C, dual_ridge, tol=1e-6) for labels in one_vs_rest_labels
+    ]
     check_separable(solutions)
     return float(sum(solution.value for solution in solutions))
 
@@ -137,15 +139,15 @@ def solve_margin(
     else:
         beta = _fit_svm(K, y, C, dual_ridge, tol)
     alpha = _make_feasible(y * beta, y, C)
-    Kb = K @ (y * alpha)
-    norm = float(Kb @ (y * alpha))
-    value, intercept = compute_primal_value(Kb, norm, y, C, dual_ridge)
-    bound = 2 * float(alpha.sum()) - norm - dual_ridge * float(alpha @ alpha)
+    decision_values = K @ (y * alpha)
+    squared_norm = float(decision_values @ (y * alpha))
+    value, intercept = compute_primal_value(decision_values, squared_norm, y, C, dual_ridge)
+    bound = 2 * float(alpha.sum()) - squared_norm - dual_ridge * float(alpha @ alpha)
     return MarginSolution(alpha, intercept, value, bound)
 
 
 def compute_primal_value(
-    f: Vector, norm: float, y: Vector, C: float | None, dual_ridge: float
+    f: Vector, squared_norm: float, y: Vector, C: float | None, dual_ridge: float
 ) -> tuple[float, float]:
     r"""Return the primal objective of a decision function, and the intercept that minimizes it.
 
@@ -153,7 +155,7 @@ def compute_primal_value(
     ----------
     f : ndarray of shape (n,)
         Decision function at the points, without intercept.
-    norm : float
+    squared_norm : float
         Squared norm of the decision function.
     y, C, dual_ridge
         Labels and parameters of the problem. The loss of a slack s is the maximum of
@@ -167,7 +169,9 @@ def compute_primal_value(
     if C is None and dual_ridge == 0:
         min_positive, max_negative = f[y > 0].min(), f[y < 0].max()
         margin = float(min_positive - max_negative) / 2
-        return (norm / margin**2 if margin > 0 else np.inf), -float(min_positive + max_negative) / 2
+        return (squared_norm / margin**2 if margin > 0 else np.inf), -float(
+            min_positive + max_negative
+        ) / 2
     if dual_ridge == 0:
         # As a function of the intercept, the sum of hinge losses is piecewise linear with
         # breakpoints at y - f. It decreases until the number of passed breakpoints equals the
@@ -176,11 +180,11 @@ def compute_primal_value(
         n_positive = int((y > 0).sum())
         b = float(breakpoints[n_positive - 1] + breakpoints[n_positive]) / 2
         slack = 1 - y * (f + b)
-        return norm + 2 * float(C or 0.0) * float(np.maximum(slack, 0).sum()), b
+        return squared_norm + 2 * float(C or 0.0) * float(np.maximum(slack, 0).sum()), b
     b = _find_balanced_intercept(f, y, C, dual_ridge)
     slack = 1 - y * (f + b)
     a = np.clip(slack / dual_ridge, 0, C)
-    return norm + float(a @ (2 * slack - dual_ridge * a)), b
+    return squared_norm + float(a @ (2 * slack - dual_ridge * a)), b
 
 
 def _find_balanced_intercept(f: Vector, y: Vector, C: float | None, dual_ridge: float) -> float:
@@ -192,9 +196,11 @@ def _find_balanced_intercept(f: Vector, y: Vector, C: float | None, dual_ridge: 
     def compute_difference(b: float) -> float:
         return float(y @ np.clip((1 - y * (f + b)) / dual_ridge, 0, C))
 
-    ends = y - f
+    zero_slack_intercepts = y - f
     breakpoints = np.sort(
-        ends if C is None else np.concatenate([ends, ends - y * (dual_ridge * C)])
+        zero_slack_intercepts
+        if C is None
+        else np.concatenate([zero_slack_intercepts, zero_slack_intercepts - y * (dual_ridge * C)])
     )
     low, high = 0, len(breakpoints) - 1
     while high - low > 1:
@@ -224,10 +230,10 @@ def encode_one_vs_rest(y: ArrayLike) -> Matrix:
     return np.array([np.where(codes == k, 1.0, -1.0) for k in class_codes])
 
 
-def check_margin_parameters(owner: str, C: float | None, dual_ridge: float) -> None:
+def check_margin_parameters(caller_name: str, C: float | None, dual_ridge: float) -> None:
     """Raise if C or dual_ridge is not valid."""
-    check_parameter(owner, "C", C, [none, real(0, open_low=True)])
-    check_parameter(owner, "dual_ridge", dual_ridge, [real(0, 1e100)])
+    check_parameter(caller_name, "C", C, [none, real(0, open_low=True)])
+    check_parameter(caller_name, "dual_ridge", dual_ridge, [real(0, 1e100)])
 
 
 def check_separable(solutions: list[MarginSolution]) -> None:
@@ -244,50 +250,49 @@ def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> V
     n = len(y)
     # The tolerance applies to gradients, which are of order 1. The number of iterations is limited
     # as in libsvm.
-    machine = SVC(
-        C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n), random_state=0
-    )
+    svc = SVC(C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n), random_state=0)
     diagonal = K.diagonal().copy()
     try:
         if dual_ridge:
             K.flat[:: n + 1] += dual_ridge
         # The kernel was already checked. Checking it again takes longer than fitting a small SVM.
-        unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
-        with warnings.catch_warnings(), unchecked:
+        skip_checks = config_context(assume_finite=True, skip_parameter_validation=True)
+        with warnings.catch_warnings(), skip_checks:
             # The warning is not needed, because the gap between value and bound shows whether the
             # SVM converged.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            machine.fit(K, y)
+            svc.fit(K, y)
     finally:
         if dual_ridge:
             K.flat[:: n + 1] = diagonal
     beta = np.zeros(n)
-    beta[machine.support_] = machine.dual_coef_[0]
+    beta[svc.support_] = svc.dual_coef_[0]
     return beta
 
 
 def _solve_hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSolution:
     """Return the hard-margin solution, computed as the limit of solutions with decreasing ridge.
 
-    Each solution minimizes the squared hinge loss. It is rescaled and gives a value and a bound.
+    Each solution minimizes the squared hinge loss. After rescaling, it gives a primal value and
+    a dual bound.
     """
-    size = float(np.trace(K)) / len(K)
-    solution: tuple[Vector, float] | None = None
+    mean_diagonal = float(np.trace(K)) / len(K)
+    hinge_solution: tuple[Vector, float] | None = None
     if start is not None:
-        solution = y * start.alpha, start.intercept
+        hinge_solution = y * start.alpha, start.intercept
     best, min_value = MarginSolution(np.zeros(len(y)), 0.0, np.inf, -np.inf), np.inf
     for ridge in _RIDGES if start is None else _RIDGES[2:]:
-        solution = solve_squared_hinge(K, y, ridge * size, solution)
-        alpha = _make_feasible(y * solution[0], y, None)
-        Kb = K @ (y * alpha)
-        norm, total = float(Kb @ (y * alpha)), float(alpha.sum())
-        if norm <= (_MIN_HULL_DISTANCE * total / 2) ** 2 * size:
+        hinge_solution = solve_squared_hinge(K, y, ridge * mean_diagonal, hinge_solution)
+        alpha = _make_feasible(y * hinge_solution[0], y, None)
+        decision_values = K @ (y * alpha)
+        squared_norm, alpha_sum = float(decision_values @ (y * alpha)), float(alpha.sum())
+        if squared_norm <= (_MIN_HULL_DISTANCE * alpha_sum / 2) ** 2 * mean_diagonal:
             # The nearest points of the two convex hulls coincide.
-            return MarginSolution(alpha, solution[1], np.inf, np.inf)
-        value, intercept = compute_primal_value(Kb, norm, y, None, 0.0)
-        scale, min_value = total / norm, min(value, min_value)
-        if total * scale > best.bound:
-            best = MarginSolution(scale * alpha, scale * intercept, min_value, total * scale)
+            return MarginSolution(alpha, hinge_solution[1], np.inf, np.inf)
+        value, intercept = compute_primal_value(decision_values, squared_norm, y, None, 0.0)
+        scale, min_value = alpha_sum / squared_norm, min(value, min_value)
+        if alpha_sum * scale > best.bound:
+            best = MarginSolution(scale * alpha, scale * intercept, min_value, alpha_sum * scale)
         if min_value - best.bound <= 1e-9 * min_value:
             break
     return best._replace(value=min_value)

@@ -54,9 +54,9 @@ class Progress:
         Both then have at least ``n_rows`` rows.
         """
         self.L = pad_map_rows(self.L, n_rows)
-        best = getattr(self.watch, "best", None)
+        best = getattr(self.watch, "best_map", None)
         if best is not None:
-            self.watch.best = pad_map_rows(best, n_rows)  # type: ignore[union-attr]
+            self.watch.best_map = pad_map_rows(best, n_rows)  # type: ignore[union-attr]
 
 
 def pad_map_rows(L: Matrix, n_rows: int) -> Matrix:

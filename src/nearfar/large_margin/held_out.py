@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from nearfar.arrays import Indices, Matrix
 
 #: Number of iterations between two validation checks.
-WATCH_EVERY = 10
+CHECK_INTERVAL = 10
 
 
 class Watch:
@@ -22,25 +22,25 @@ class Watch:
     """
 
     def __init__(
-        self, error: Callable[[Matrix], float], patience: int, *, keeps_maps: bool = False
+        self, compute_error: Callable[[Matrix], float], patience: int, *, keeps_maps: bool = False
     ) -> None:
-        self._error, self._patience, self._keeps_maps = error, patience, keeps_maps
+        self._compute_error, self._patience, self._keeps_maps = compute_error, patience, keeps_maps
         self.errors: list[float] = []
         self.maps: list[Matrix] = []
-        self.best: Matrix | None = None
+        self.best_map: Matrix | None = None
         self.best_iteration = 0
-        self._iterations = 0
+        self._n_iterations = 0
 
     def __call__(self, L: Matrix) -> bool:
         """Check the validation error in every tenth iteration. Return True to stop the fit."""
-        self._iterations += 1
-        return self._iterations % WATCH_EVERY == 0 and self.check(L)
+        self._n_iterations += 1
+        return self._n_iterations % CHECK_INTERVAL == 0 and self.check(L)
 
     def check(self, L: Matrix) -> bool:
         """Compute the validation error of a map. Return True if the fit should stop."""
-        error = self._error(L)
+        error = self._compute_error(L)
         if not self.errors or error < min(self.errors):
-            self.best, self.best_iteration = L.copy(), self._iterations
+            self.best_map, self.best_iteration = L.copy(), self._n_iterations
         self.errors.append(error)
         if self._keeps_maps:
             self.maps.append(L.copy())
@@ -52,14 +52,14 @@ def average_errors(watches: Sequence[Watch]) -> list[float]:
 
     A run that has stopped keeps its last error.
     """
-    longest = max(len(watch.errors) for watch in watches)
-    extended = [w.errors + w.errors[-1:] * (longest - len(w.errors)) for w in watches]
-    return [float(error) for error in np.mean(extended, axis=0)]
+    max_checks = max(len(watch.errors) for watch in watches)
+    padded_errors = [w.errors + w.errors[-1:] * (max_checks - len(w.errors)) for w in watches]
+    return [float(error) for error in np.mean(padded_errors, axis=0)]
 
 
 def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
     """Return training rows and validation rows, stratified by class if possible."""
-    sizes = np.bincount(codes)
+    class_sizes = np.bincount(codes)
     n_validation = round(fraction * len(codes))
     if n_validation < 1 or len(codes) - n_validation < 2:
         raise ValueError(
@@ -67,16 +67,18 @@ def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indic
             "(at least 2) or for validation (at least 1). Choose another validation_fraction, or "
             "0 for no validation."
         )
-    is_stratified = sizes.min() >= 2 and n_validation >= len(sizes) <= len(codes) - n_validation
-    training, validation = train_test_split(
+    is_stratified = (
+        class_sizes.min() >= 2 and n_validation >= len(class_sizes) <= len(codes) - n_validation
+    )
+    training_rows, validation_rows = train_test_split(
         np.arange(len(codes)),
         test_size=n_validation,
         stratify=codes if is_stratified else None,
         random_state=seed,
     )
-    if len(np.unique(codes[training])) < 2:
+    if len(np.unique(codes[training_rows])) < 2:
         raise ValueError(
             f"With validation_fraction={fraction}, the training rows contain only one class. "
             "Reduce validation_fraction."
         )
-    return np.sort(training), np.sort(validation)
+    return np.sort(training_rows), np.sort(validation_rows)

@@ -132,7 +132,7 @@ def find_impostors(
     impostors.
     """
     if method == "auto":
-        choice = choose_search(*Z.shape, work="impostors", n_threads=n_threads)
+        choice = choose_search(*Z.shape, task="impostors", n_threads=n_threads)
         method = "blocks" if among is not None else choice
     if method == "tree":
         return find_impostors_tree(Z, codes, reach, max_pairs=max_pairs, among=among)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats, Indices
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL, AxisLearner
-from nearfar.large_margin.held_out import WATCH_EVERY, Watch, average_errors
+from nearfar.large_margin.held_out import CHECK_INTERVAL, Watch, average_errors
 from nearfar.large_margin.impostors import check_class_sizes, check_targets
 from nearfar.large_margin.problem import FixedTriplets, compute_duality_gap
 from nearfar.mahalanobis.lmnn_defaults import (
@@ -448,7 +448,9 @@ class LMNN(AxisLearner):
                     run.make_watch(rows, self.patience if has_one_split else MAX_CHECKS + 1)
                 )
                 limit = (
-                    self.max_iter if has_one_split else min(self.max_iter, MAX_CHECKS * WATCH_EVERY)
+                    self.max_iter
+                    if has_one_split
+                    else min(self.max_iter, MAX_CHECKS * CHECK_INTERVAL)
                 )
                 converged = self._descend(run, limit, self.tol, watches[-1])
                 cut_off |= limit == self.max_iter and not converged
@@ -462,7 +464,7 @@ class LMNN(AxisLearner):
                 for run, (L, problem) in zip(runs, previous, strict=True):
                     run.progress.L, run.problem = L, problem
                 break
-            limits.append(best * WATCH_EVERY)
+            limits.append(best * CHECK_INTERVAL)
             for run, watch in zip(runs, watches, strict=True):
                 run.progress.L = watch.maps[min(best, len(watch.maps) - 1)]
             if best == 0 or errors[best] == 0:
@@ -522,8 +524,8 @@ class LMNN(AxisLearner):
             return run.descend(limit, tol, watch)
         finally:
             # The estimator keeps the best map found so far, also after Ctrl-C.
-            if watch is not None and watch.best is not None:
-                run.progress.L = watch.best
+            if watch is not None and watch.best_map is not None:
+                run.progress.L = watch.best_map
             self._keep(run)
 
     def _keep(self, run: Run) -> None:

@@ -32,12 +32,12 @@ from nearfar.summaries.supervision import Pairs
 # in.
 _MIXED_FRACTION = 1e-3
 # Eigenvalues below this fraction of the largest eigenvalue are treated as zero.
-_EMPTY = 1e-12
+_MIN_EIGENVALUE_RATIO = 1e-12
 # To compute an upper bound on the objective, short distances are replaced by a fraction of the mean
 # distance. Every fraction gives a valid bound. The smallest bound of these three fractions is used.
-_FLOORS = (1e-6, 1e-4, 1e-2)
+_DISTANCE_FLOOR_FRACTIONS = (1e-6, 1e-4, 1e-2)
 # Maximum number of rounds of alternating projections after a gradient step.
-_ROUNDS = 20
+_MAX_PROJECTION_ROUNDS = 20
 
 
 class MMC(PairLearner):
@@ -50,12 +50,12 @@ class MMC(PairLearner):
         \max_{M \succeq 0} \; \frac{1}{|D|} \sum_D \sqrt{d^T M d} \quad \text{s.t.} \quad
         \frac{1}{|S|} \sum_S d^T M d \le 1 .
 
-    It is solved over L with :math:`M = L^T L` by L-BFGS, in coordinates in which similar pairs are
-    white, so the result does not depend on linear changes of the features. A map that has lost
-    rank is checked for a direction in which the objective still increases in M. With r the
-    distances of dissimilar pairs and :math:`G = \tfrac{1}{|D|} \sum_D d d^T / 2r` in those
-    coordinates, no metric exceeds :math:`\sqrt{2 \lambda_{\max}(G) \bar r}`, which is
-    ``dual_bound_``.
+    It is solved over L with :math:`M = L^T L` by L-BFGS, in coordinates in which the scatter of
+    similar pairs is the identity, so the result does not depend on linear changes of the features.
+    If L loses rank, the solver checks whether the objective still increases in some direction of M.
+    Let r be the distances of dissimilar pairs, :math:`\bar r` their mean, and
+    :math:`G = \tfrac{1}{|D|} \sum_D d d^T / 2r` in those coordinates. The objective of every
+    feasible metric is at most :math:`\sqrt{2 \lambda_{\max}(G) \bar r}`, which is ``dual_bound_``.
 
     Use it with pairs labeled as similar or dissimilar, before k-means or another clustering. It
     needs pairs of both kinds. It treats all pairs equally, whether they are neighbors or not, so
@@ -135,7 +135,7 @@ class MMC(PairLearner):
        application to clustering with side-information", Advances in Neural Information Processing
        Systems 15, 2003.
     .. [2] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 2.2.
-       It prints squared distances in the constraint, with which the optimum has rank one.
+       Its constraint contains squared distances, for which the optimum has rank one.
     .. [3] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007,
        section 2.2.2.
 
@@ -148,8 +148,8 @@ class MMC(PairLearner):
     >>> mmc = MMC().fit(X, supervision=pairs)
     >>> bool(mmc.duality_gap_ < 1e-4)
     True
-    >>> some, sign = pairs.to_arrays(X)
-    >>> float((mmc.pair_distance(some[sign == 1]) ** 2).mean().round(6))
+    >>> pair_points, sign = pairs.to_arrays(X)
+    >>> float((mmc.pair_distance(pair_points[sign == 1]) ** 2).mean().round(6))
     1.0
     """
 
@@ -192,82 +192,89 @@ class MMC(PairLearner):
         self.verbose = verbose
 
     def _learn(self, rows: Floats, supervision: Pairs) -> None:
-        iterates = self.variant == "distance" and self.solver == "projected_gradient"
-        if iterates and self.structure == "diagonal":
+        uses_projected_gradient = self.variant == "distance" and self.solver == "projected_gradient"
+        if uses_projected_gradient and self.structure == "diagonal":
             raise ValueError(
                 'solver="projected_gradient" does not support structure="diagonal". Use '
                 'solver="lbfgs".'
             )
-        frame = scale_rows(rows)
-        similar, dissimilar = self._select_usable_pairs(frame.points, supervision)
-        similar_differences = PairDifferences(frame.points, similar)
-        dissimilar_differences = PairDifferences(frame.points, dissimilar)
+        scaled_rows = scale_rows(rows)
+        similar_pairs, dissimilar_pairs = self._select_usable_pairs(scaled_rows.points, supervision)
+        similar_differences = PairDifferences(scaled_rows.points, similar_pairs)
+        dissimilar_differences = PairDifferences(scaled_rows.points, dissimilar_pairs)
         similar_scatter = similar_differences.scatter() / similar_differences.n_pairs
         dissimilar_scatter = dissimilar_differences.scatter() / dissimilar_differences.n_pairs
-        similar_scatter, white, unwhite = _whiten_similar(
+        similar_scatter, whitening, unwhitening = _whiten_similar(
             similar_scatter, dissimilar_scatter, diagonal=self.structure == "diagonal"
         )
         mean_distance = _MeanDistance(
-            PairDifferences(frame.points @ white, dissimilar), diagonal=self.structure == "diagonal"
+            PairDifferences(scaled_rows.points @ whitening, dissimilar_pairs),
+            diagonal=self.structure == "diagonal",
         )
         if self.variant == "squared":
-            L, self.objective_ = self._find_longest(white.T @ dissimilar_scatter @ white)
+            L, self.objective_ = self._find_widest_direction(
+                whitening.T @ dissimilar_scatter @ whitening
+            )
             self.dual_bound_ = self.objective_
             self.n_iter_, self.history_ = 0, Descent(L).history
-            self._keep(_expand_diagonal(L) @ white.T, frame, rows.dtype)
+            self._keep(_expand_diagonal(L) @ whitening.T, scaled_rows, rows.dtype)
         elif self.solver == "projected_gradient":
             mean_distance = _MeanDistance(dissimilar_differences)
-            L = self._learn_by_projections(mean_distance, similar_scatter, frame, rows.dtype)
+            L = self._learn_by_projections(mean_distance, similar_scatter, scaled_rows, rows.dtype)
             # The bound is computed in white coordinates.
-            mean_distance = _MeanDistance(PairDifferences(frame.points @ white, dissimilar))
-            L = L @ unwhite
+            mean_distance = _MeanDistance(
+                PairDifferences(scaled_rows.points @ whitening, dissimilar_pairs)
+            )
+            L = L @ unwhitening
             self.objective_, self.dual_bound_ = (
                 mean_distance.mean(L),
                 mean_distance.compute_bound(L)[0],
             )
         else:
             spread = Spread(
-                np.cov(frame.points.T, bias=True).reshape(similar_scatter.shape),
+                np.cov(scaled_rows.points.T, bias=True).reshape(similar_scatter.shape),
                 similar_scatter,
                 dissimilar_scatter,
             )
-            L = self._make_start(spread, unwhite, frame)
-            L = self._ascend(mean_distance, L, white, frame, rows.dtype)
+            L = self._make_start(spread, unwhitening, scaled_rows)
+            L = self._ascend(mean_distance, L, whitening, scaled_rows, rows.dtype)
             self.objective_, self.dual_bound_ = (
                 mean_distance.mean(L),
                 mean_distance.compute_bound(L)[0],
             )
         self.duality_gap_ = max(0.0, 1 - self.objective_ / self.dual_bound_)
 
-    def _find_longest(self, dissimilar_scatter: Matrix) -> tuple[Matrix, float]:
+    def _find_widest_direction(self, dissimilar_scatter: Matrix) -> tuple[Matrix, float]:
         """Return the direction in which dissimilar pairs differ most, and their scatter along it.
 
         In the coordinates used, the scatter of similar pairs is white. With
         ``structure="diagonal"``, the direction is one feature.
         """
         if self.structure == "diagonal":
-            lengths = np.diag(dissimilar_scatter)
-            longest = int(np.argmax(lengths))
-            return np.eye(len(dissimilar_scatter))[longest], float(lengths[longest])
+            feature_scatters = np.diag(dissimilar_scatter)
+            widest_feature = int(np.argmax(feature_scatters))
+            return np.eye(len(dissimilar_scatter))[widest_feature], float(
+                feature_scatters[widest_feature]
+            )
         values, axes = descending_eigh(dissimilar_scatter, 1)
         return fix_signs(axes.T), float(values[0])
 
-    def _make_start(self, spread: Spread, unwhite: Matrix, frame: ScaledRows) -> Matrix:
+    def _make_start(self, spread: Spread, unwhitening: Matrix, scaled_rows: ScaledRows) -> Matrix:
         """Return the initial map in white coordinates."""
-        first = make_start_map(
+        start_map = make_start_map(
             self.init,
             spread,
             None,
             auto="within",
             random_state=self.random_state,
-            unit=frame.unit,
+            unit=scaled_rows.unit,
         )
         if self.structure == "diagonal":
-            L = np.linalg.norm(first, axis=0) * np.diag(unwhite)
+            L = np.linalg.norm(start_map, axis=0) * np.diag(unwhitening)
         else:
-            L = first @ unwhite
+            L = start_map @ unwhitening
             # Keep as many rows as there are directions.
-            L = np.asarray(linalg.qr(L, mode="r")[0])[: unwhite.shape[1]]
+            L = np.asarray(linalg.qr(L, mode="r")[0])[: unwhitening.shape[1]]
         if not L.any():
             raise ValueError(
                 "init maps both points of every pair to the same point, so the gradient is zero. "
@@ -279,17 +286,17 @@ class MMC(PairLearner):
         self,
         mean_distance: _MeanDistance,
         start: Matrix,
-        white: Matrix,
-        frame: ScaledRows,
+        whitening: Matrix,
+        scaled_rows: ScaledRows,
         dtype: Any,
     ) -> Matrix:
         descent = Descent(start)
 
         def prove(L: Matrix) -> tuple[float, Matrix | None]:
-            bound, slope = mean_distance.compute_bound(L)
+            bound, gradient = mean_distance.compute_bound(L)
             gap = 1 - mean_distance.mean(L) / bound
             return gap, escape(
-                lambda L: -mean_distance.mean(L), L, slope, min_decrease=10 * self.tol
+                lambda L: -mean_distance.mean(L), L, gradient, min_decrease=10 * self.tol
             )
 
         try:
@@ -303,9 +310,9 @@ class MMC(PairLearner):
                     report=_negate_report(get_reporter(self)),
                 )
         finally:
-            # The estimator keeps the best map found so far, also after Ctrl-C.
+            # The estimator keeps the best map found so far, even after Ctrl-C.
             L = descent.point / np.linalg.norm(descent.point)
-            self._keep(_expand_diagonal(L) @ white.T, frame, dtype)
+            self._keep(_expand_diagonal(L) @ whitening.T, scaled_rows, dtype)
             self.history_ = descent.history | {
                 "objective": [-value for value in descent.history["objective"]]
             }
@@ -315,24 +322,28 @@ class MMC(PairLearner):
         return L
 
     def _learn_by_projections(
-        self, mean_distance: _MeanDistance, similar_scatter: Matrix, frame: ScaledRows, dtype: Any
+        self,
+        mean_distance: _MeanDistance,
+        similar_scatter: Matrix,
+        scaled_rows: ScaledRows,
+        dtype: Any,
     ) -> Matrix:
         """Run the projected gradient method of Xing et al."""
-        steps = Descent(np.eye(len(similar_scatter)) / np.trace(similar_scatter))
+        ascent = Descent(np.eye(len(similar_scatter)) / np.trace(similar_scatter))
         try:
             maximize_by_projections(
                 mean_distance,
                 similar_scatter,
-                steps,
+                ascent,
                 max_iter=self.max_iter,
                 tol=self.tol,
                 report=get_reporter(self),
             )
         finally:
-            L = psd_factor(steps.point)
-            self._keep(L, frame, dtype)
-            self.history_, self.n_iter_ = steps.history, steps.n_iter
-        if not steps.converged:
+            L = psd_factor(ascent.point)
+            self._keep(L, scaled_rows, dtype)
+            self.history_, self.n_iter_ = ascent.history, ascent.n_iter
+        if not ascent.converged:
             warn_not_converged(type(self).__name__, self.max_iter)
         return L
 
@@ -341,19 +352,27 @@ class SimilarScatter(NamedTuple):
     """Scatter of similar pairs, the matrix T (p, r) that whitens it, and the inverse of T."""
 
     scatter: Matrix
-    white: Matrix
-    unwhite: Matrix
+    whitening: Matrix
+    unwhitening: Matrix
 
 
-def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> SimilarScatter:
+def _whiten_similar(
+    similar_scatter: Matrix, dissimilar_scatter: Matrix, *, diagonal: bool
+) -> SimilarScatter:
     """Return the scatter of similar pairs, its whitening matrix, and the inverse of this matrix.
 
     If the scatter is singular, a fraction of the scatter of all pairs is mixed in.
     """
     if diagonal:
-        similar, dissimilar = np.diag(np.diag(similar)), np.diag(np.diag(dissimilar))
-    average = (similar + dissimilar) / 2
-    (T, U), n_directions = range_whitener(similar, _EMPTY), whitener(average, _EMPTY).shape[1]
+        similar_scatter, dissimilar_scatter = (
+            np.diag(np.diag(similar_scatter)),
+            np.diag(np.diag(dissimilar_scatter)),
+        )
+    average = (similar_scatter + dissimilar_scatter) / 2
+    (T, T_inverse), n_directions = (
+        range_whitener(similar_scatter, _MIN_EIGENVALUE_RATIO),
+        whitener(average, _MIN_EIGENVALUE_RATIO).shape[1],
+    )
     if T.shape[1] < n_directions:
         warn(
             f"Similar pairs differ in only {T.shape[1]} directions. Dissimilar pairs differ in "
@@ -361,13 +380,13 @@ def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> S
             f"{_MIXED_FRACTION:.1%} of the scatter of all pairs is mixed into the scatter of the "
             "similar pairs. Pass more similar pairs to avoid this.",
         )
-        similar = (1 - _MIXED_FRACTION) * similar + _MIXED_FRACTION * average
-        T, U = range_whitener(similar, _EMPTY)
-    if diagonal:  # Use one coordinate per feature, also for constant features.
-        lengths = np.sqrt(np.diag(similar))
+        similar_scatter = (1 - _MIXED_FRACTION) * similar_scatter + _MIXED_FRACTION * average
+        T, T_inverse = range_whitener(similar_scatter, _MIN_EIGENVALUE_RATIO)
+    if diagonal:  # Use one coordinate per feature, even for constant features.
+        lengths = np.sqrt(np.diag(similar_scatter))
         inverse = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
-        T, U = np.diag(inverse), np.diag(lengths)
-    return SimilarScatter(similar, T, U)
+        T, T_inverse = np.diag(inverse), np.diag(lengths)
+    return SimilarScatter(similar_scatter, T, T_inverse)
 
 
 class _MeanDistance:
@@ -375,26 +394,28 @@ class _MeanDistance:
 
     def __init__(self, differences: PairDifferences, *, diagonal: bool = False) -> None:
         self.differences, self.n_pairs = differences, differences.n_pairs
-        self._squares: Matrix | None = None
+        self._squared_differences: Matrix | None = None
         if diagonal:
-            self._squares = differences.map_differences(np.eye(differences.points.shape[1])) ** 2
+            self._squared_differences = (
+                differences.map_differences(np.eye(differences.points.shape[1])) ** 2
+            )
 
-    def compute_lengths(self, L: Matrix) -> Vector:
+    def compute_distances(self, L: Matrix) -> Vector:
         """Return the distance of each pair under L, without dividing L by its norm."""
-        if self._squares is not None:
-            return np.sqrt(self._squares @ L**2)
+        if self._squared_differences is not None:
+            return np.sqrt(self._squared_differences @ L**2)
         return np.sqrt(self.differences.compute_squared_lengths(L))
 
     def mean(self, L: Matrix) -> float:
         """Return the objective: the mean distance under L / |L|."""
-        return float(self.compute_lengths(L).mean() / np.linalg.norm(L))
+        return float(self.compute_distances(L).mean() / np.linalg.norm(L))
 
     def evaluate_negative(self, L: Matrix) -> tuple[float, Matrix]:
         """Return the negative objective and its gradient."""
         norm = float(np.linalg.norm(L))
-        if self._squares is not None:
-            r = self.compute_lengths(L)
-            slopes = L * (self._squares.T @ _invert_or_zero(r))
+        if self._squared_differences is not None:
+            r = self.compute_distances(L)
+            slopes = L * (self._squared_differences.T @ _invert_or_zero(r))
         else:
             Z = self.differences.map_differences(L)
             r = np.sqrt(np.einsum("ij,ij->i", Z, Z))
@@ -403,35 +424,38 @@ class _MeanDistance:
         return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
 
     def compute_bound(self, L: Matrix) -> tuple[float, Matrix]:
-        """Return an upper bound on the objective, and the gradient of the negative objective in M.
+        """Return an upper bound on the objective, and the gradient of the negative objective.
 
-        The bound holds for all M with trace 1. By concavity, the mean of √(d'Md) is at most the
-        mean of r/2 + d'Md/(2r) for any r > 0.
+        The gradient is with respect to M. The bound holds for all M with trace 1. By concavity, the
+        mean of √(d'Md) is at most the mean of r/2 + d'Md/(2r) for any r > 0.
         """
-        r = self.compute_lengths(L / np.linalg.norm(L))
+        r = self.compute_distances(L / np.linalg.norm(L))
         candidates = []
-        for floor in _FLOORS:
-            floored = np.maximum(r, floor * r.mean())
-            G, max_eigenvalue = self._linearize(0.5 / floored)
+        for floor in _DISTANCE_FLOOR_FRACTIONS:
+            floored_distances = np.maximum(r, floor * r.mean())
+            G, max_eigenvalue = self._linearize(0.5 / floored_distances)
             identity = np.ones(len(G)) if G.ndim == 1 else np.eye(len(G))
             candidates.append(
-                (float(np.sqrt(2 * max_eigenvalue * floored.mean())), r.mean() / 2 * identity - G)
+                (
+                    float(np.sqrt(2 * max_eigenvalue * floored_distances.mean())),
+                    r.mean() / 2 * identity - G,
+                )
             )
         return min(candidates, key=lambda bound_and_slope: bound_and_slope[0])
 
     def _linearize(self, weights: Vector) -> tuple[Matrix, float]:
         """Return the weighted mean of dd' (or its diagonal), and its largest eigenvalue."""
-        if self._squares is not None:
-            diagonal = self._squares.T @ weights / self.n_pairs
+        if self._squared_differences is not None:
+            diagonal = self._squared_differences.T @ weights / self.n_pairs
             return diagonal, float(diagonal.max())
         G = self.differences.scatter(weights) / self.n_pairs
         return G, float(partial_eigh(G, len(G) - 1, len(G) - 1)[0][0])
 
     def evaluate_in_metric(self, A: Matrix) -> tuple[float, Matrix]:
         """Return the mean of √(d'Ad) and its gradient with respect to A."""
-        r = self.compute_lengths(psd_factor(A))
-        floored = np.maximum(r, 1e-9 * r.mean())
-        return float(r.mean()), self.differences.scatter(0.5 / floored) / self.n_pairs
+        r = self.compute_distances(psd_factor(A))
+        floored_distances = np.maximum(r, 1e-9 * r.mean())
+        return float(r.mean()), self.differences.scatter(0.5 / floored_distances) / self.n_pairs
 
 
 def maximize_by_projections(
@@ -445,42 +469,46 @@ def maximize_by_projections(
 ) -> None:
     """Maximize a concave function of A ⪰ 0 with ⟨A, scatter⟩ ≤ 1 by the method of Xing et al.
 
-    Each step follows the part of the gradient that leaves ⟨A, scatter⟩ unchanged. Alternating
-    projections onto the half-space and the cone follow. If the function increased, the step is
+    Each step moves along the part of the gradient that leaves ⟨A, scatter⟩ unchanged, and then
+    projects A alternately onto the half-space and the cone. If the function increased, the step is
     kept and the next one is 5% longer, otherwise the step is halved. The method stops when the step
     is shorter than ``tol`` times the norm of A.
     """
-    began, square = perf_counter(), float(np.vdot(scatter, scatter))
+    start_time, squared_norm = perf_counter(), float(np.vdot(scatter, scatter))
 
     def project_on_half_space(A: Matrix) -> Matrix:
         return project_halfspace(A, scatter, 1.0)
 
     value, G = objective.evaluate_in_metric(descent.point)
-    length = 0.1 * float(np.linalg.norm(descent.point))
+    step_length = 0.1 * float(np.linalg.norm(descent.point))
     while descent.n_iter < max_iter:
-        tangent = G - np.vdot(G, scatter) / square * scatter
-        size = float(np.linalg.norm(tangent))
+        tangent = G - np.vdot(G, scatter) / squared_norm * scatter
+        tangent_norm = float(np.linalg.norm(tangent))
         A = descent.point
-        if size > 0:
+        if tangent_norm > 0:
             trial = alternating_projection(
-                A + length / size * tangent,
+                A + step_length / tangent_norm * tangent,
                 [project_on_half_space, project_psd],
                 tol=1e-6 * float(np.linalg.norm(A)),
-                max_iter=_ROUNDS,
+                max_iter=_MAX_PROJECTION_ROUNDS,
             ).point
             trial /= max(1.0, float(np.vdot(trial, scatter)))
-            trial_value, slope = objective.evaluate_in_metric(trial)
+            trial_value, gradient = objective.evaluate_in_metric(trial)
             if trial_value > value:
-                descent.point, value, G = trial, trial_value, slope
-        improved = descent.point is not A
-        length *= 1.05 if improved else 0.5
-        step = length / float(np.linalg.norm(descent.point))
-        notes = {"objective": value, "step": step, "seconds": perf_counter() - began}
-        for name, number in notes.items():
+                descent.point, value, G = trial, trial_value, gradient
+        has_improved = descent.point is not A
+        step_length *= 1.05 if has_improved else 0.5
+        relative_step = step_length / float(np.linalg.norm(descent.point))
+        progress = {
+            "objective": value,
+            "step": relative_step,
+            "seconds": perf_counter() - start_time,
+        }
+        for name, number in progress.items():
             descent.history[name].append(number)
         if report is not None:
-            report(notes)
-        if step < tol or size == 0:
+            report(progress)
+        if relative_step < tol or tangent_norm == 0:
             descent.converged = True
             return
 
@@ -500,4 +528,4 @@ def _negate_report(
     """Return a report function that receives the negative objective and reports the objective."""
     if report is None:
         return None
-    return lambda notes: report({**notes, "objective": -notes["objective"]})
+    return lambda progress: report({**progress, "objective": -progress["objective"]})

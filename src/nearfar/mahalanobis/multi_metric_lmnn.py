@@ -338,8 +338,8 @@ class MultiMetricLMNN(NeighborsClassifier):
                 with limit_blas_for(2.0 * points.size * len(single)):
                     converged = problem.solve(progress, max_iter=limit, tol=lmnn.tol)
         finally:
-            if watch is not None and watch.best is not None:
-                progress.L = watch.best
+            if watch is not None and watch.best_map is not None:
+                progress.L = watch.best_map
             self.components_ = (progress.L @ white.T).astype(rows.dtype)
             self.history_, self.n_iter_ = progress.history, progress.n_iter
         if watch is not None:

@@ -1,4 +1,4 @@
-"""Maximum variance unfolding within the smoothest functions on the graph."""
+"""Maximum variance unfolding in the span of the smoothest functions on the neighbor graph."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 class VariationalMVU(_BasisUnfolding):
     r"""Maximum variance unfolding for many rows, restricted to combinations of smooth functions.
 
-    With the m smoothest functions on the neighbor graph as columns of Q, and :math:`K = Q Z Q^T`,
+    Let the columns of Q be the m smoothest functions on the neighbor graph, and
+    :math:`K = Q Z Q^T`. VariationalMVU solves
 
     .. math::
         \max_{Z \succeq 0} \; \mathrm{tr} Z - \frac{\omega}{1 - \omega}
         \sum_{ij} \bigl( \|y_i - y_j\|^2 - D_{ij} \bigr)^2 , \qquad Y = Q Z^{1/2}
 
-    over all pairs of neighbors (i, j). This is an m × m semidefinite program, solved in
+    where the sum is over all pairs of neighbors, :math:`D_{ij}` are the squared distances of the
+    data and ω is ``slack_penalty``. This is an m × m semidefinite program, solved in
     milliseconds. A descent on the same objective then refines the coordinates beyond the basis,
     first in m dimensions, then in ``n_components``.
 
-    Use it to unfold a surface of thousands of rows without holes or shortcuts. It flattens a Swiss
-    roll of 20,000 rows in half a minute. It needs a graph that is connected along the manifold, and
-    fails if ``n_neighbors`` is so large that edges join distant parts: compare ``eigenvalues_`` for
-    several values. The refinement is not convex: with ω near 1 the start may be folded and stay
-    folded. :class:`MVU` finds the best K of all, for fewer rows.
+    Use it to unfold a surface that has no holes and is sampled by thousands of rows. It flattens a
+    Swiss roll of 20,000 rows in half a minute. It needs a graph that is connected along the
+    manifold, and fails if ``n_neighbors`` is so large that edges join distant parts: compare
+    ``eigenvalues_`` for several values. The refinement is not convex: with ω near 1 the start may
+    be folded and stay folded. :class:`MVU` finds the best K without a basis, but only for fewer
+    rows.
 
     The fit certifies the quality of the result. ``dual_bound_`` bounds the objective of any K, not
     only of those within the basis. ``duality_gap_`` is the relative distance of ``factor_``, in all
@@ -94,7 +97,7 @@ class VariationalMVU(_BasisUnfolding):
         Coordinates of the training rows. Identical rows are merged before the fit.
     factor_ : ndarray of shape (n_distinct, n_columns)
         Matrix Y with :math:`K = Y Y^T`, rotated to its principal axes. Y has all dimensions, not
-        only the first ``n_components``. K has one block per component.
+        only the first ``n_components``. K has one block per connected component of the graph.
     eigenvalues_ : ndarray of shape (n_columns,)
         Eigenvalues of K, in descending order.
     trace_ : float
@@ -131,16 +134,17 @@ class VariationalMVU(_BasisUnfolding):
     Notes
     -----
     ``slack_penalty="auto"`` sets :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph
-    Laplacian, because the pull on an edge grows with the number of edges from one end to the other.
+    Laplacian, because the force on an edge grows with the number of edges between opposite ends of
+    the manifold.
 
-    With ``constraints="inequality"``, each single edge limits the solution within the basis, so it
-    can stretch only a little. The descent then penalizes edges that are too long, and ``factor_``
-    is shrunk until no edge is.
+    With ``constraints="inequality"``, every edge limits the solution within the basis, so this
+    solution can stretch only a little. The descent then penalizes edges that are too long, and
+    ``factor_`` is shrunk until no edge is too long.
 
     References
     ----------
     .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.8. Its
-       formulas for the penalty are inconsistent; it is squared here.
+       formulas for the penalty are inconsistent. Here the slack is squared.
     .. [2] Weinberger, K. Q., F. Sha, Q. Zhu, L. K. Saul, "Graph Laplacian regularization for
        large-scale semidefinite programming", Advances in Neural Information Processing Systems
        19, 2007.
@@ -211,7 +215,9 @@ class VariationalMVU(_BasisUnfolding):
         if self.basis == "laplacian":
             return laplacian_basis(edges, m)[1]
         weights = weight_matrix(points, graph.indptr, graph.indices, self.reg)
-        constant = np.full(len(points), len(points) ** -0.5)
+        constant_eigenvector = np.full(len(points), len(points) ** -0.5)
         return np.asarray(
-            smallest_eigenpairs(reconstruction_matrix(weights), m, constant)[1][representatives]
+            smallest_eigenpairs(reconstruction_matrix(weights), m, constant_eigenvector)[1][
+                representatives
+            ]
         )

@@ -36,7 +36,7 @@ from nearfar.state import check_state, check_that, count_stored_rows
 _MAX_JOBS = 256
 
 
-def walk_components(item: Any, types: Types, place: str, depth: int = 1) -> Iterator[Any]:
+def walk_components(component: Any, types: Types, place: str, depth: int = 1) -> Iterator[Any]:
     """Yield the attribute path and value of each component of a model, except scalars.
 
     An example of an attribute path is "model.estimator_".
@@ -45,54 +45,60 @@ def walk_components(item: Any, types: Types, place: str, depth: int = 1) -> Iter
         raise ModelFileError(
             f"{place} is nested more than {MAX_DEPTH} levels deep, or it contains itself."
         )
-    yield place, item
-    for key, value in _list_items(item, types, place):
+    yield place, component
+    for key, value in _list_items(component, types, place):
         if type(value) not in SCALAR_TYPES:
             yield from walk_components(value, types, join_place(place, key), depth + 1)
 
 
-def _list_items(item: Any, types: Types, place: str = "") -> Iterable[tuple[Any, Any]]:
+def _list_items(component: Any, types: Types, place: str = "") -> Iterable[tuple[Any, Any]]:
     """Return the keys and values inside a component. Raises if it cannot be saved."""
-    kind = type(item)
+    kind = type(component)
     if kind is dict:
-        invalid_keys = [key for key in item if type(key) not in (str, int)]
+        invalid_keys = [key for key in component if type(key) not in (str, int)]
         if invalid_keys:
             raise ModelFileError(
                 f"{place} has the key {invalid_keys[0]!r}; keys must be str or int."
             )
-        return item.items()
+        return component.items()
     if kind in (list, tuple):
-        return enumerate(item)
-    if _is_column_list(item):
-        return enumerate(item.data)
+        return enumerate(component)
+    if _is_column_list(component):
+        return enumerate(component.data)
     if kind is slice:
-        return [("start", item.start), ("stop", item.stop), ("step", item.step)]
+        return [("start", component.start), ("stop", component.stop), ("step", component.step)]
     if kind is np.random.RandomState:
-        return [("state", item.get_state(legacy=False))]
+        return [("state", component.get_state(legacy=False))]
     if kind in types.values():
-        state = item.__getstate__()
+        state = component.__getstate__()
         if state is not None and not isinstance(state, dict):
             raise ModelFileError(f"{place}: the state of a {kind.__name__} must be a dict.")
         return (state or {}).items()
-    if kind is np.ndarray and item.dtype == object and item.ndim:
-        return enumerate(item.ravel().tolist())
-    if kind is np.ndarray or isinstance(item, np.generic):
-        if not _is_supported(item.dtype):
+    if kind is np.ndarray and component.dtype == object and component.ndim:
+        return enumerate(component.ravel().tolist())
+    if kind is np.ndarray or isinstance(component, np.generic):
+        if not _is_supported(component.dtype):
             raise ModelFileError(
-                f"{place} is an array of {item.dtype}, which a model file cannot store."
+                f"{place} is an array of {component.dtype}, which a model file cannot store."
             )
-    elif not isinstance(item, np.dtype) and not (isinstance(item, type) and _get_scalar_name(item)):
-        description = f"{format_value(item.__name__)}, a" if hasattr(item, "__name__") else "a"
+    elif not isinstance(component, np.dtype) and not (
+        isinstance(component, type) and _get_scalar_name(component)
+    ):
+        description = (
+            f"{format_value(component.__name__)}, a" if hasattr(component, "__name__") else "a"
+        )
         raise ModelFileError(f"{place} is {description} {get_full_name(kind)}. {HINT}")
     return ()
 
 
-def _is_column_list(item: Any) -> bool:
-    """Return True if the item is a list of remainder columns of a ColumnTransformer.
+def _is_column_list(component: Any) -> bool:
+    """Return True if the component is a list of remainder columns of a ColumnTransformer.
 
     scikit-learn up to version 1.8 stores these columns in a UserList that warns on access.
     """
-    return isinstance(item, UserList) and type(item).__module__.startswith("sklearn.compose.")
+    return isinstance(component, UserList) and type(component).__module__.startswith(
+        "sklearn.compose."
+    )
 
 
 def _is_supported(dtype: np.dtype[Any]) -> bool:
@@ -108,12 +114,12 @@ def _get_scalar_name(kind: type) -> str | None:
     return name if name in (NODES["TypeNode"][0] or ()) else None
 
 
-def check_equal(model: Any, restored: Any, types: Types) -> None:
+def check_equal(model: Any, restored_model: Any, types: Types) -> None:
     """Raise a ModelFileError if two models differ. The message names the first difference."""
     name = type(model).__name__
     pairs = zip_longest(
         walk_components(model, types, name),
-        walk_components(restored, types, name),
+        walk_components(restored_model, types, name),
         fillvalue=("", None),
     )
     for (place, a), (other_place, b) in pairs:
@@ -147,8 +153,8 @@ def _is_equal_scalar(x: Any, y: Any) -> bool:
 
 
 def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
-    """Return the number of training rows in each component, as a dict by attribute path."""
-    rows = {}
+    """Return the number of training rows in each component, with attribute paths as keys."""
+    row_counts = {}
     for place, component in components:
         n = count_stored_rows(component)
         stores_instances = (
@@ -159,11 +165,11 @@ def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
             arrays = [value for value in vars(component).values() if isinstance(value, np.ndarray)]
             n = max([1, *(len(array) for array in arrays if array.ndim > 1)])
         if n:
-            rows[place] = n
-    return rows
+            row_counts[place] = n
+    return row_counts
 
 
-def update_component(component: Any, is_other_sklearn: bool) -> None:
+def update_component(component: Any, is_from_other_sklearn: bool) -> None:
     """Update a component from an older file: rename attributes and add new parameters."""
     if isinstance(component, Estimator):
         component._bring_up_to_date()
@@ -172,7 +178,7 @@ def update_component(component: Any, is_other_sklearn: bool) -> None:
             if name not in vars(component) and parameter.default is not inspect.Parameter.empty:
                 setattr(component, name, parameter.default)
     if (
-        is_other_sklearn
+        is_from_other_sklearn
         and isinstance(component, SimpleImputer)
         and "_fit_dtype" in vars(component)
     ):
@@ -181,7 +187,7 @@ def update_component(component: Any, is_other_sklearn: bool) -> None:
 
 
 def check_components(components: list[tuple[str, Any]]) -> None:
-    """Raise if a component is inconsistent, because its methods could crash."""
+    """Raise if a component is inconsistent. Methods of such a component could crash."""
     # Check inner components before the components that contain them.
     for place, component in reversed(components):
         try:
@@ -199,18 +205,18 @@ def check_components(components: list[tuple[str, Any]]) -> None:
 def _check_estimator(component: BaseEstimator) -> None:
     state, kind = vars(component), type(component)
     if kind in get_listed_types().values():
-        hidden = [name for name in state if hasattr(kind, name)]
-        check_that(not hidden, f"attributes must not hide {hidden} of {kind.__name__}.")
+        hidden_names = [name for name in state if hasattr(kind, name)]
+        check_that(not hidden_names, f"attributes must not hide {hidden_names} of {kind.__name__}.")
     component.get_params(deep=False)  # This call raises if a parameter is missing.
     if isinstance(component, Estimator):
         component._check_parameters()
-    jobs, n = state.get("n_jobs"), state.get("n_features_in_")
+    n_jobs, n_features = state.get("n_jobs"), state.get("n_features_in_")
     check_that(
-        jobs is None or (type(jobs) in (int, np.int64) and abs(jobs) <= _MAX_JOBS),
+        n_jobs is None or (type(n_jobs) in (int, np.int64) and abs(n_jobs) <= _MAX_JOBS),
         f"n_jobs must be None or an integer from -{_MAX_JOBS} to {_MAX_JOBS}; got "
-        f"{format_value(jobs)}.",
+        f"{format_value(n_jobs)}.",
     )
     check_that(
-        n is None or (type(n) is int and 0 <= n < 2**31),
-        f"n_features_in_ must be a nonnegative integer; got {format_value(n)}.",
+        n_features is None or (type(n_features) is int and 0 <= n_features < 2**31),
+        f"n_features_in_ must be a nonnegative integer; got {format_value(n_features)}.",
     )

@@ -58,9 +58,9 @@ _MIN_THREAD_FLOPS = 10**8
 _MIN_FAISS_FLOPS = 10**10
 # Maximum number of rows of a small X. For a small X, the distances from a query to all rows are
 # computed together.
-_MAX_SMALL_ROWS = 8192
+_MAX_ROWS_OF_SMALL_X = 8192
 # Maximum number of entries of a small X.
-_MAX_SMALL_ENTRIES = 2**22
+_MAX_ENTRIES_OF_SMALL_X = 2**22
 # Maximum number of distances per block of queries if X is small.
 _MAX_DISTANCES_PER_BLOCK = 2**20
 # Maximum number of candidates per query if X is small. The search is repeated for queries with more
@@ -69,13 +69,13 @@ _MAX_CANDIDATES = 256
 # The maximum number of candidates is at least this multiple of the number of neighbors.
 _MAX_CANDIDATES_PER_NEIGHBOR = 8
 # Maximum number of queries per block of the search within a radius.
-_MAX_RADIUS_QUERIES = 512
+_MAX_QUERIES_PER_RADIUS_BLOCK = 512
 # Maximum number of pairs per block of the search within a radius.
 _MAX_PAIRS_PER_BLOCK = 2**19
 # The rounding error of a query is large if it may exceed this fraction of the squared radius. The
 # search within a radius uses float64 if more than the same fraction of the queries have large
 # errors.
-_MAX_ROUNDING = 0.05
+_MAX_ROUNDING_FRACTION = 0.05
 # Minimum number of rows at which trees are faster than blocks. The keys are maximum numbers of
 # features. Measured in benchmarks/results/search.md: trees are 2.6 to 9 times faster on one thread,
 # which leaves a margin for blocks on several threads. With 8 or more features, blocks are faster.
@@ -102,26 +102,28 @@ def kneighbors(
     comes first. Distances are exactly 0 for identical rows, and accurate however far the data are
     from the origin.
 
-    Rows are float64, float32 or float16, finite and 2-d (not checked here), in memory or
-    memory-mapped. Without queries, the queries are the rows of ``X``, and no row is its own
-    neighbor. Rows are excluded by index, not by distance: identical rows are neighbors at distance
-    0. Raises a ``ValueError`` if ``n_neighbors`` is out of range, or if squared distances would
-    overflow.
+    ``X`` and ``queries`` must be finite 2-d arrays of float64, float32 or float16 (not checked
+    here). They may be memory-mapped. Without queries, the queries are the rows of ``X``, and no row
+    is its own neighbor. Rows are excluded by index, not by distance: identical rows are neighbors
+    at distance 0. Raises a ``ValueError`` if ``n_neighbors`` is out of range, or if squared
+    distances would overflow.
 
-    Float32 products of blocks of rows (:mod:`nearfar.search.block_search`), scikit-learn's k-d tree
-    or faiss (``search``, see :func:`choose_search`) propose a few more candidates than requested,
-    whose distances are computed again in float64. If the k-th and the last candidate of a query
+    ``search`` selects the method that proposes candidates: float32 products of blocks of rows
+    (:mod:`nearfar.search.block_search`), scikit-learn's k-d tree or faiss. For "auto", see
+    :func:`choose_search`. The method proposes a few more candidates than requested, and their
+    distances are computed again in float64. If the k-th and the last candidate of a query
     differ by less than the rounding error, the query is searched again: first by products in
     float64, finally by measuring all rows that may be within the k-th distance. Ties and duplicates
     cause this, so identical rows and queries are then searched only once. With at most a few
-    thousand rows, all rows that rounded products cannot exclude are measured at once.
+    thousand rows, the distances of all rows that the rounded products do not exclude are computed
+    immediately.
 
     Blocks of queries are distributed over ``n_threads`` threads, by default as many as BLAS would
     use. The number of threads does not change the result.
 
     Cost: O(n_queries n_samples n_features) in matrix products. In addition to the result, memory is
-    needed for blocks within scikit-learn's ``working_memory``, at most about 64 MB, and not for a
-    copy of the rows.
+    needed for blocks, which take at most scikit-learn's ``working_memory`` and at most about 64 MB.
+    The rows are not copied.
 
     Examples
     --------
@@ -141,17 +143,17 @@ def kneighbors(
     check_n_neighbors(n_neighbors, len(X), excludes_self=queries is None)
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
-    threads = count_blas_threads() if n_threads is None else n_threads
+    n_threads = count_blas_threads() if n_threads is None else n_threads
     if search == "auto":
         search = choose_search(
-            *X.shape, n_queries=len(Q), n_neighbors=n_neighbors, n_threads=threads
+            *X.shape, n_queries=len(Q), n_neighbors=n_neighbors, n_threads=n_threads
         )
     if search not in ("blocks", "tree", "faiss"):
         raise ValueError(f'search must be "auto", "blocks", "tree" or "faiss"; got {search!r}.')
     if queries is None:
         # Search for one more neighbor, because each row finds itself or an identical row.
-        return remove_self(*_find_nearest(X, X, n_neighbors + 1, search, threads))
-    return _find_nearest(X, Q, n_neighbors, search, threads)
+        return remove_self(*_find_nearest(X, X, n_neighbors + 1, search, n_threads))
+    return _find_nearest(X, Q, n_neighbors, search, n_threads)
 
 
 def radius_neighbors(
@@ -182,14 +184,20 @@ def radius_neighbors(
     Q = X if queries is None else np.asarray(queries)
     counts = np.zeros(len(Q) + 1, np.intp)
     index_chunks, distance_chunks = [], []
-    for block, rows, columns, distances in find_pairs_within(X, Q, np.full(len(Q), float(radius))):
+    for block, query_positions, row_ids, distances in find_pairs_within(
+        X, Q, np.full(len(Q), float(radius))
+    ):
         if queries is None:
-            is_other = rows + block.start != columns
-            rows, columns, distances = rows[is_other], columns[is_other], distances[is_other]
+            is_not_self = query_positions + block.start != row_ids
+            query_positions, row_ids, distances = (
+                query_positions[is_not_self],
+                row_ids[is_not_self],
+                distances[is_not_self],
+            )
         counts[block.start + 1 : block.stop + 1] = np.bincount(
-            rows, minlength=block.stop - block.start
+            query_positions, minlength=block.stop - block.start
         )
-        index_chunks.append(columns)
+        index_chunks.append(row_ids)
         distance_chunks.append(distances)
     return np.cumsum(counts), np.concatenate(index_chunks), np.concatenate(distance_chunks)
 
@@ -200,7 +208,7 @@ def choose_search(
     *,
     n_queries: int | None = None,
     n_neighbors: int = 1,
-    work: str = "neighbors",
+    task: str = "neighbors",
     n_threads: int = 1,
 ) -> str:
     """Return the name of the fastest search: "tree", "blocks" or "faiss".
@@ -208,39 +216,46 @@ def choose_search(
     All searches give equal results.
 
     faiss, if installed, is chosen for 100 or more neighbors in 100 or more features on one thread;
-    on several threads it is slower than blocks. For few neighbors, blocks are as fast with 768
-    features and three times as fast with 50 (``benchmarks/results/search_peers.md``).
+    on several threads it is slower than blocks. For few neighbors, blocks are as fast as
+    faiss with 768 features and three times as fast with 50
+    (``benchmarks/results/search_peers.md``).
 
     A tree is built for each call and uses one thread, so it does not pay off for few queries
-    (``n_queries``, n by default). ``work`` is "neighbors" for the k nearest rows, or "impostors"
-    for all pairs of different classes within a radius. For impostors, blocks need no ranking and
-    serve both directions, so trees are rarely faster.
+    (``n_queries``, n by default). ``task`` is "neighbors" for the k nearest rows, or "impostors"
+    for all pairs of different classes within a radius. For impostors, blocks need not rank rows,
+    and one product serves a pair in both orders, so trees are rarely faster.
 
     Examples
     --------
     >>> choose_search(60_000, 3), choose_search(60_000, 3, n_queries=1), choose_search(60_000, 30)
     ('tree', 'blocks', 'blocks')
     """
-    n_asked = n if n_queries is None else n_queries
-    is_large = n_asked * n * p >= _MIN_FAISS_FLOPS and n_neighbors >= 100 <= p and n_threads == 1
-    if work == "neighbors" and is_large and find_spec("faiss") is not None:
+    n_queries = n if n_queries is None else n_queries
+    suits_faiss = (
+        n_queries * n * p >= _MIN_FAISS_FLOPS and n_neighbors >= 100 <= p and n_threads == 1
+    )
+    if task == "neighbors" and suits_faiss and find_spec("faiss") is not None:
         return "faiss"
-    has_few_queries = n_asked < _MIN_TREE_QUERIES
+    has_few_queries = n_queries < _MIN_TREE_QUERIES
     min_rows = next(
-        (min_rows for max_features, min_rows in _MIN_TREE_ROWS[work].items() if p <= max_features),
+        (min_rows for max_features, min_rows in _MIN_TREE_ROWS[task].items() if p <= max_features),
         None,
     )
-    factor = n_threads if work == "impostors" else 1
-    return "blocks" if has_few_queries or min_rows is None or n < min_rows * factor else "tree"
+    min_rows_factor = n_threads if task == "impostors" else 1
+    return (
+        "blocks"
+        if has_few_queries or min_rows is None or n < min_rows * min_rows_factor
+        else "tree"
+    )
 
 
 def _find_nearest(
     X: Floats, Q: Floats, k: int, search: str, n_threads: int
 ) -> tuple[Matrix, Indices]:
-    """Return the ``k`` nearest rows of ``X`` to each query, sorted by distance, then by index."""
+    """Return the ``k`` rows of ``X`` nearest to each query, sorted by distance, then by index."""
     if search == "tree":
         # A tree would visit all identical rows, but only the first k of them can be neighbors.
-        first_rows = _find_first_of_identical(X, k)
+        first_rows = _find_first_identical_rows(X, k)
         if len(first_rows) < len(X):
             distances, indices = _find_nearest(X[first_rows], Q, k, search, n_threads)
             return distances, first_rows[indices]
@@ -248,54 +263,54 @@ def _find_nearest(
     rows, queries = place_rows(X, Q, n_threads)
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
-    uncertain, tied = np.arange(len(Q)), [np.zeros(0, np.intp)]
-    if search == "blocks" and n <= _MAX_SMALL_ROWS and n * p <= _MAX_SMALL_ENTRIES:
+    uncertain_queries, tied_queries = np.arange(len(Q)), [np.zeros(0, np.intp)]
+    if search == "blocks" and n <= _MAX_ROWS_OF_SMALL_X and n * p <= _MAX_ENTRIES_OF_SMALL_X:
         search = "few rows"
-        uncertain = _find_nearest_of_few(rows, queries, distances, indices, n_threads)
-    for proposal in _list_proposals(rows, queries, k, search):
+        uncertain_queries = _find_nearest_of_few_rows(rows, queries, distances, indices, n_threads)
+    for method in _iterate_proposal_methods(rows, queries, k, search):
 
         def process_block(
-            query_ids: Indices, proposal: _Proposal = proposal
+            query_ids: Indices, method: _ProposalMethod = method
         ) -> tuple[Indices, Indices]:
-            beyond, candidates = proposal.propose(query_ids, proposal.n_candidates)
-            measured, neighbors = rank_candidates(X, Q[query_ids], candidates)
-            distances[query_ids], indices[query_ids] = measured[:, :k], neighbors[:, :k]
+            min_other_squares, candidates = method.propose(query_ids, method.n_candidates)
+            measured_distances, neighbors = rank_candidates(X, Q[query_ids], candidates)
+            distances[query_ids], indices[query_ids] = measured_distances[:, :k], neighbors[:, :k]
             # Rows within the k-th distance have a computed squared distance of at most `reach`. If
             # all rows that were not proposed are beyond `reach`, no neighbor was missed.
-            radius = measured[:, k - 1] / rows.scale
-            reach = compute_reach(queries.squares[query_ids], radius, p, proposal.dtype)
+            radius = measured_distances[:, k - 1] / rows.scale
+            reach = compute_reach(queries.squares[query_ids], radius, p, method.dtype)
             # The added term covers underflow, because differences were squared before scaling.
-            is_uncertain = beyond <= reach + 4 * p * _TINY / rows.scale**2
+            is_uncertain = min_other_squares <= reach + 4 * p * _TINY / rows.scale**2
             # If the k-th and the last candidate have the same distance, higher precision does not
             # help.
-            is_tied = is_uncertain & (measured[:, k - 1] == measured[:, -1])
+            is_tied = is_uncertain & (measured_distances[:, k - 1] == measured_distances[:, -1])
             return query_ids[is_uncertain & ~is_tied], query_ids[is_tied]
 
-        if not uncertain.size:
+        if not uncertain_queries.size:
             break
-        blocks = _split_queries(uncertain, n, p, proposal, n_threads)
-        with _choose_threads(len(uncertain) * n * p, n_threads) as threads:
-            results = list(map_in_order(process_block, blocks, threads))
-        if proposal.n_candidates == n:
+        blocks = _split_queries(uncertain_queries, n, p, method, n_threads)
+        with _choose_threads(len(uncertain_queries) * n * p, n_threads) as n_used_threads:
+            results = list(map_in_order(process_block, blocks, n_used_threads))
+        if method.n_candidates == n:
             return distances, indices
-        uncertain = np.concatenate([uncertain[:0], *(ids for ids, _ in results)])
-        tied += [ids for _, ids in results]
-    remaining = np.concatenate([uncertain, *tied])
-    if remaining.size:
-        distances[remaining], indices[remaining] = _find_nearest_within(
-            X, Q[remaining], k, distances[remaining, -1]
+        uncertain_queries = np.concatenate([uncertain_queries[:0], *(ids for ids, _ in results)])
+        tied_queries += [ids for _, ids in results]
+    remaining_queries = np.concatenate([uncertain_queries, *tied_queries])
+    if remaining_queries.size:
+        distances[remaining_queries], indices[remaining_queries] = _find_nearest_within(
+            X, Q[remaining_queries], k, distances[remaining_queries, -1]
         )
     return distances, indices
 
 
-def _find_nearest_of_few(
+def _find_nearest_of_few_rows(
     rows: PlacedRows, queries: PlacedRows, distances: Matrix, indices: Indices, n_threads: int
 ) -> Indices:
     """Find the nearest rows if X is small. Return the queries that have too many candidates.
 
-    The results are written to ``distances`` and ``indices``. A bound on the k-th product, plus the
-    rounding error, leaves few rows in addition to the nearest. All rows below the bound are
-    measured, so the result is exact.
+    The results are written to ``distances`` and ``indices``. Only few rows besides the
+    nearest have a product below the bound on the k-th product plus the rounding error. The
+    distances of all these rows are computed in float64, so the result is exact.
     """
     (n, p), k = rows.X.shape, indices.shape[1]
     row_factor = fill_right_factor(rows, slice(None), np.empty((n, p + 1), np.float32))
@@ -303,31 +318,43 @@ def _find_nearest_of_few(
 
     def process_block(block: slice) -> Indices:
         products = BlockProducts(rows, queries, block, _FLOAT32, min_rows=n)
-        values, norms = products.compute_products(row_factor), products.norms
-        reach = compute_reach_of_nearest(norms, bound_kth_smallest(values, k) + norms, p, _FLOAT32)
+        shifted_squares, query_squares = products.compute_products(row_factor), products.norms
+        reach = compute_reach_of_nearest(
+            query_squares, bound_kth_smallest(shifted_squares, k) + query_squares, p, _FLOAT32
+        )
         reach += 4 * p * _TINY / rows.scale**2
-        limit = np.nextafter((reach - norms).astype(np.float32), np.float32(np.inf))
-        row, column = np.divmod(np.flatnonzero(values <= limit[:, None]), n)
-        counts = np.bincount(row, minlength=len(norms))
-        has_few = counts <= max_candidates
+        limit = np.nextafter((reach - query_squares).astype(np.float32), np.float32(np.inf))
+        row, column = np.divmod(np.flatnonzero(shifted_squares <= limit[:, None]), n)
+        counts = np.bincount(row, minlength=len(query_squares))
+        has_few_candidates = counts <= max_candidates
         query_ids = np.arange(block.start, block.stop)
-        if not has_few.all():
-            mask = has_few[row]
-            row, column, counts = (np.cumsum(has_few) - 1)[row[mask]], column[mask], counts[has_few]
-        if has_few.any():
-            measured = compute_pair_distances(rows.X, queries.X[query_ids[has_few]], column, row)
-            nearest = select_first_pairs(row, column, measured, counts, k)
-            distances[query_ids[has_few]], indices[query_ids[has_few]] = nearest
-        return query_ids[~has_few]
+        if not has_few_candidates.all():
+            mask = has_few_candidates[row]
+            row, column, counts = (
+                (np.cumsum(has_few_candidates) - 1)[row[mask]],
+                column[mask],
+                counts[has_few_candidates],
+            )
+        if has_few_candidates.any():
+            measured_distances = compute_pair_distances(
+                rows.X, queries.X[query_ids[has_few_candidates]], column, row
+            )
+            nearest = select_first_pairs(row, column, measured_distances, counts, k)
+            distances[query_ids[has_few_candidates]], indices[query_ids[has_few_candidates]] = (
+                nearest
+            )
+        return query_ids[~has_few_candidates]
 
-    with _choose_threads(len(indices) * n * p, n_threads) as threads:
-        size = -(-len(indices) // threads)
-        size = max(1, min(_MAX_DISTANCES_PER_BLOCK // n, size))
-        blocks = split_rows(len(indices), threads * (14 * n + 12 * p), max_rows=size)
-        return np.concatenate([np.zeros(0, np.intp), *map_in_order(process_block, blocks, threads)])
+    with _choose_threads(len(indices) * n * p, n_threads) as n_used_threads:
+        block_size = -(-len(indices) // n_used_threads)
+        block_size = max(1, min(_MAX_DISTANCES_PER_BLOCK // n, block_size))
+        blocks = split_rows(len(indices), n_used_threads * (14 * n + 12 * p), max_rows=block_size)
+        return np.concatenate(
+            [np.zeros(0, np.intp), *map_in_order(process_block, blocks, n_used_threads)]
+        )
 
 
-class _Proposal(NamedTuple):
+class _ProposalMethod(NamedTuple):
     """A method that proposes candidates, its precision, and the number of candidates.
 
     ``propose`` returns the candidates of each query, and a squared distance below which there are
@@ -339,9 +366,9 @@ class _Proposal(NamedTuple):
     n_candidates: int
 
 
-def _list_proposals(
+def _iterate_proposal_methods(
     rows: PlacedRows, queries: PlacedRows, k: int, search: str
-) -> Iterator[_Proposal]:
+) -> Iterator[_ProposalMethod]:
     """Yield the methods that propose candidates, in the order in which they are tried."""
     n = len(rows.X)
 
@@ -354,31 +381,35 @@ def _list_proposals(
         return tree_distances[:, -1] ** 2, candidates
 
     if k + SPARE >= n:
-        yield _Proposal(propose_all, _FLOAT64, n)
+        yield _ProposalMethod(propose_all, _FLOAT64, n)
     elif search == "tree":
         tree = KDTree(rows.block(slice(None), _FLOAT64))
         # In float64, only ties require another search. For most queries, few spare candidates
         # suffice.
         for spare in (_N_SPARE_FOR_TREE, SPARE):
-            yield _Proposal(propose_by_tree, _FLOAT64, k + spare)
+            yield _ProposalMethod(propose_by_tree, _FLOAT64, k + spare)
     else:
         propose_by_blocks = partial(find_nearest_by_blocks, rows, queries)
         if search == "blocks":
-            yield _Proposal(partial(propose_by_blocks, dtype=_FLOAT32), _FLOAT32, k + SPARE)
+            yield _ProposalMethod(partial(propose_by_blocks, dtype=_FLOAT32), _FLOAT32, k + SPARE)
         elif search == "faiss":
-            yield _Proposal(partial(find_nearest_by_faiss, rows, queries), _FLOAT32, k + SPARE)
-        yield _Proposal(partial(propose_by_blocks, dtype=_FLOAT64), _FLOAT64, k + SPARE)
+            yield _ProposalMethod(
+                partial(find_nearest_by_faiss, rows, queries), _FLOAT32, k + SPARE
+            )
+        yield _ProposalMethod(partial(propose_by_blocks, dtype=_FLOAT64), _FLOAT64, k + SPARE)
 
 
 def _split_queries(
-    query_ids: Indices, n: int, p: int, proposal: _Proposal, n_threads: int
+    query_ids: Indices, n: int, p: int, method: _ProposalMethod, n_threads: int
 ) -> list[Indices]:
     """Split queries into blocks that fit into memory, with the same number of blocks per thread."""
-    size, n_candidates = proposal.dtype.itemsize, proposal.n_candidates
-    block_size = choose_block_size(n, p, proposal.dtype, 2 * n_candidates)
+    item_size, n_candidates = method.dtype.itemsize, method.n_candidates
+    block_size = choose_block_size(n, p, method.dtype, 2 * n_candidates)
     # Memory for the product and its comparison, the best rows and their ranking, and the query.
     bytes_per_query = (
-        block_size * (size + 1) + (96 + 5 * n_candidates) * (size + 8) + p * (size + 8)
+        block_size * (item_size + 1)
+        + (96 + 5 * n_candidates) * (item_size + 8)
+        + p * (item_size + 8)
     )
     block = next(
         split_rows(
@@ -402,33 +433,35 @@ def _choose_threads(flops: float, n_threads: int) -> Iterator[int]:
         yield n_threads
 
 
-def _find_nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matrix, Indices]:
-    """Return the ``k`` nearest rows, given that they are within ``radius[i]`` of query ``i``."""
+def _find_nearest_within(X: Floats, Q: Floats, k: int, radii: Matrix) -> tuple[Matrix, Indices]:
+    """Return the ``k`` nearest rows, given that they are within ``radii[i]`` of query ``i``."""
     # Among identical rows, only the first k can be among the k nearest. Identical queries share
     # one search.
-    first_rows = _find_first_of_identical(X, k)
-    distinct, groups = _find_distinct(Q)
-    distances = np.empty((len(distinct), k))
-    indices = np.empty((len(distinct), k), np.intp)
-    pairs = find_pairs_within(X, Q[distinct], radius[distinct], among=first_rows, dtype=_FLOAT64)
+    first_rows = _find_first_identical_rows(X, k)
+    distinct_queries, group_ids = _find_distinct_rows(Q)
+    distances = np.empty((len(distinct_queries), k))
+    indices = np.empty((len(distinct_queries), k), np.intp)
+    pairs = find_pairs_within(
+        X, Q[distinct_queries], radii[distinct_queries], among=first_rows, dtype=_FLOAT64
+    )
     for block, rows, columns, pair_distances in pairs:
-        first = np.searchsorted(rows, np.arange(block.stop - block.start))
-        nearest = first[:, None] + np.arange(k)
-        distances[block] = pair_distances[nearest]
-        indices[block] = columns[nearest]
-    return distances[groups], indices[groups]
+        first_pairs = np.searchsorted(rows, np.arange(block.stop - block.start))
+        nearest_pairs = first_pairs[:, None] + np.arange(k)
+        distances[block] = pair_distances[nearest_pairs]
+        indices[block] = columns[nearest_pairs]
+    return distances[group_ids], indices[group_ids]
 
 
 def find_pairs_within(
     X: Floats,
     Q: Floats,
-    radius: Matrix,
+    radii: Matrix,
     *,
     among: Indices | None = None,
     dtype: np.dtype[Any] | None = None,
     n_threads: int | None = None,
 ) -> Iterator[tuple[slice, Indices, Indices, Matrix]]:
-    """Yield, for each block of queries, all rows within ``radius[i]`` of query ``i``.
+    """Yield, for each block of queries, all rows within ``radii[i]`` of query ``i``.
 
     Yields the block and, for each pair of a query and a row, the position of the query in the
     block, the row of ``X`` and the distance. Pairs are sorted by query, then distance, then row.
@@ -438,29 +471,32 @@ def find_pairs_within(
     n, p = X.shape
     n_threads = count_blas_threads() if n_threads is None else n_threads
     rows, queries = place_rows(X, Q, n_threads)
-    lengths = radius / rows.scale
+    scaled_radii = radii / rows.scale
     if dtype is None:
-        rounding = bound_rounding(queries.squares, lengths, p, _FLOAT32)
-        is_rough = np.mean(np.sqrt(rounding / _MAX_ROUNDING) > lengths) > _MAX_ROUNDING
-        dtype = _FLOAT64 if is_rough else _FLOAT32
+        rounding = bound_rounding(queries.squares, scaled_radii, p, _FLOAT32)
+        needs_float64 = (
+            np.mean(np.sqrt(rounding / _MAX_ROUNDING_FRACTION) > scaled_radii)
+            > _MAX_ROUNDING_FRACTION
+        )
+        dtype = _FLOAT64 if needs_float64 else _FLOAT32
     if among is not None:
         # Set the distance of all rows outside ``among`` to infinity.
         squares = np.full(n, np.inf)
         squares[among] = rows.squares[among]
         rows = replace(rows, squares=squares)
-    reach = compute_reach(queries.squares, lengths, p, dtype) + 4 * p * _TINY / rows.scale**2
+    reach = compute_reach(queries.squares, scaled_radii, p, dtype) + 4 * p * _TINY / rows.scale**2
     with np.errstate(over="ignore"):
         limit = np.nextafter((reach - queries.squares).astype(dtype), np.asarray(np.inf, dtype))
 
     def search_block(block: slice) -> list[tuple[slice, Indices, Indices, Matrix]]:
         chunks: list[tuple[Indices, Indices, Matrix]] = []
         n_pairs = 0
-        for begin, values in BlockProducts(rows, queries, block, dtype):
-            near = np.flatnonzero(values <= limit[block, None])
-            row, column = np.divmod(near, values.shape[1])
-            column += begin
+        for first_row, shifted_squares in BlockProducts(rows, queries, block, dtype):
+            near_positions = np.flatnonzero(shifted_squares <= limit[block, None])
+            row, column = np.divmod(near_positions, shifted_squares.shape[1])
+            column += first_row
             distances = compute_pair_distances(X, Q[block], column, row)
-            hits = np.flatnonzero(distances <= radius[block][row])
+            hits = np.flatnonzero(distances <= radii[block][row])
             n_pairs += len(hits)
             if n_pairs > _MAX_PAIRS_PER_BLOCK and block.stop - block.start > 1:
                 chunks.clear()
@@ -475,22 +511,22 @@ def find_pairs_within(
         return [(block, row[order], column[order], distances[order])]
 
     bytes_per_query = 48 * choose_block_size(n, p, dtype) + 16 * p
-    blocks = split_rows(len(Q), n_threads * bytes_per_query, max_rows=_MAX_RADIUS_QUERIES)
-    with _choose_threads(len(Q) * n * p, n_threads) as threads:
-        for results in map_in_order(search_block, blocks, threads):
+    blocks = split_rows(len(Q), n_threads * bytes_per_query, max_rows=_MAX_QUERIES_PER_RADIUS_BLOCK)
+    with _choose_threads(len(Q) * n * p, n_threads) as n_used_threads:
+        for results in map_in_order(search_block, blocks, n_used_threads):
             yield from results
 
 
-def _find_first_of_identical(X: Floats, k: int) -> Indices:
+def _find_first_identical_rows(X: Floats, k: int) -> Indices:
     """Return the sorted indices of the first ``k`` rows of each set of identical rows."""
-    order, starts = find_identical_rows(X)
-    preceding = np.arange(len(X)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
-    return np.sort(order[preceding < k])
+    order, is_first = find_identical_rows(X)
+    n_preceding = np.arange(len(X)) - np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    return np.sort(order[n_preceding < k])
 
 
-def _find_distinct(X: Floats) -> tuple[Indices, Indices]:
+def _find_distinct_rows(X: Floats) -> tuple[Indices, Indices]:
     """Return the first row of each set of identical rows, and the set to which each row belongs."""
-    order, starts = find_identical_rows(X)
-    groups = np.empty(len(X), np.intp)
-    groups[order] = np.cumsum(starts) - 1
-    return order[starts], groups
+    order, is_first = find_identical_rows(X)
+    group_ids = np.empty(len(X), np.intp)
+    group_ids[order] = np.cumsum(is_first) - 1
+    return order[is_first], group_ids

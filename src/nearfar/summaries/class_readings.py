@@ -77,7 +77,7 @@ class ClassReadings:
     @property
     def is_factored(self) -> bool:
         """Whether the statistics store rows instead of dense scatter matrices."""
-        return all(second.dense is None for second in self._seconds)
+        return all(second_moment.dense is None for second_moment in self._seconds)
 
     @property
     def precision(self) -> float:
@@ -90,7 +90,7 @@ class ClassReadings:
         return self._rounded
 
     def is_ill_conditioned(self) -> bool:
-        """Return True if rounding to float32 left fewer than about two correct digits."""
+        """Return True if rounding left the within scatter fewer than about two correct digits."""
         if not self._rounded:
             return False
         return not self.exceeds_rounding(np.sqrt(np.maximum(self.within_scatter().diagonal(), 0)))
@@ -98,12 +98,14 @@ class ClassReadings:
     def exceeds_rounding(self, scale: Matrix) -> bool:
         """Return True if the within scatter of X / scale exceeds 1e-4 in all directions."""
         with limit_blas_for(self.n_features**3 / 3):
-            within = self.within_scatter()
-            used = self.varying_features() & (scale > 0)
-            floor = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-            floor.flat[:: len(floor) + 1] -= 1e-4
+            within_scatter = self.within_scatter()
+            is_used = self.varying_features() & (scale > 0)
+            scaled_scatter = within_scatter[np.ix_(is_used, is_used)] / np.outer(
+                scale[is_used], scale[is_used]
+            )
+            scaled_scatter.flat[:: len(scaled_scatter) + 1] -= 1e-4
             try:
-                np.linalg.cholesky(floor)
+                np.linalg.cholesky(scaled_scatter)
             except np.linalg.LinAlgError:
                 return False
             return True
@@ -128,6 +130,9 @@ class ClassReadings:
         r"""Return the covariance of one class, or the pooled within-class covariance.
 
         .. math:: \Sigma = (1-g)\,S/(W - d) + (g\,\mathrm{tr}(S)/((W-d)\,p) + r) I
+
+        Here S is the scatter, W the weight, d is ``ddof`` (times the number of classes for the
+        pooled covariance), g is ``shrinkage``, r is ``ridge`` and p the number of features.
 
         Parameters
         ----------
@@ -154,9 +159,9 @@ class ClassReadings:
             divisor = weight - ddof
         _check_divisor(divisor, weight, ddof)
         covariance = scatter / divisor
-        level = shrinkage * np.trace(covariance) / self.n_features + ridge
+        diagonal_increment = shrinkage * np.trace(covariance) / self.n_features + ridge
         covariance *= 1 - shrinkage
-        covariance.flat[:: self.n_features + 1] += level
+        covariance.flat[:: self.n_features + 1] += diagonal_increment
         return covariance
 
     def sigma_dot(
@@ -178,15 +183,21 @@ class ClassReadings:
         ndarray of shape (n_classes, n_features, q)
         """
         self._check_not_pooled()
-        thin = np.asarray(B, dtype=np.float64)
-        products = np.empty((self.n_classes, *thin.shape))
+        matrix = np.asarray(B, dtype=np.float64)
+        products = np.empty((self.n_classes, *matrix.shape))
         for k, slot in enumerate(self._order):
-            second, weight = self._seconds[slot], float(self._weights[slot])
+            second_moment, weight = self._seconds[slot], float(self._weights[slot])
             _check_divisor(weight - ddof, weight, ddof)
-            first, mass = self._firsts[[slot]], self._weights[[slot]]
+            first_moment, weights = self._firsts[[slot]], self._weights[[slot]]
             divisor = weight - ddof
-            level = shrinkage * second.trace(first, mass) / (divisor * self.n_features) + ridge
-            products[k] = second.dot(thin, first, mass) * ((1 - shrinkage) / divisor) + level * thin
+            diagonal_increment = (
+                shrinkage * second_moment.trace(first_moment, weights) / (divisor * self.n_features)
+                + ridge
+            )
+            products[k] = (
+                second_moment.dot(matrix, first_moment, weights) * ((1 - shrinkage) / divisor)
+                + diagonal_increment * matrix
+            )
         return products
 
     def scatter_traces(self) -> NDArray[np.float64]:
@@ -205,8 +216,8 @@ class ClassReadings:
         if self.pooled:
             return self._seconds[0].scatter(self._firsts, self._weights)
         total = np.zeros((self.n_features, self.n_features))
-        for slot, second in enumerate(self._seconds):
-            total += second.scatter(self._firsts[[slot]], self._weights[[slot]])
+        for slot, second_moment in enumerate(self._seconds):
+            total += second_moment.scatter(self._firsts[[slot]], self._weights[[slot]])
         return total
 
     def read_within(
@@ -227,20 +238,20 @@ class ClassReadings:
             The value of the function for ``within_scatter()``.
         """
         self._check_has_rows()
-        (second,) = self._seconds
-        return second.read(of_matrix, of_rows, self._firsts, self._weights)
+        (second_moment,) = self._seconds
+        return second_moment.read(of_matrix, of_rows, self._firsts, self._weights)
 
     def within_dot(self, B: ArrayLike) -> NDArray[np.float64]:
         """Return the product of the within scatter and a matrix with few columns.
 
         No p×p matrix is formed if the statistics are factored.
         """
-        thin = np.asarray(B, dtype=np.float64)
+        matrix = np.asarray(B, dtype=np.float64)
         if self.pooled:
-            return self._seconds[0].dot(thin, self._firsts, self._weights)
-        product = np.zeros_like(thin)
-        for slot, second in enumerate(self._seconds):
-            product += second.dot(thin, self._firsts[[slot]], self._weights[[slot]])
+            return self._seconds[0].dot(matrix, self._firsts, self._weights)
+        product = np.zeros_like(matrix)
+        for slot, second_moment in enumerate(self._seconds):
+            product += second_moment.dot(matrix, self._firsts[[slot]], self._weights[[slot]])
         return product
 
     def within_factor(self) -> NDArray[np.float64]:
@@ -254,7 +265,7 @@ class ClassReadings:
                 "Use the scatters instead."
             )
         means = self._firsts / self._weights[:, None]
-        return np.concatenate([second.factor(means) for second in self._seconds])
+        return np.concatenate([second_moment.factor(means) for second_moment in self._seconds])
 
     def class_factors(self) -> list[NDArray[np.float64]]:
         """Return a matrix H per class such that ``H.T @ H`` is the scatter of the class.
@@ -286,7 +297,7 @@ class ClassReadings:
         return deviations
 
     def between_scatter(self) -> NDArray[np.float64]:
-        """Return the between scatter: the weighted scatter of the class means."""
+        """Return the between scatter: the scatter of the class means, weighted by class weights."""
         factor = self._compute_between_rows()
         return factor.T @ factor
 
@@ -303,14 +314,18 @@ class ClassReadings:
 
     def total_variances(self) -> NDArray[np.float64]:
         """Return the variance of each feature: the diagonal of the total covariance."""
-        within = np.zeros(self.n_features)
+        within_diagonal = np.zeros(self.n_features)
         if self.pooled:
-            within += self._seconds[0].diagonal(self._firsts, self._weights)
+            within_diagonal += self._seconds[0].diagonal(self._firsts, self._weights)
         else:
-            for slot, second in enumerate(self._seconds):
-                within += second.diagonal(self._firsts[[slot]], self._weights[[slot]])
-        between = self._compute_between_rows()
-        diagonal = np.maximum(within, 0) + np.einsum("ij,ij->j", between, between)
+            for slot, second_moment in enumerate(self._seconds):
+                within_diagonal += second_moment.diagonal(
+                    self._firsts[[slot]], self._weights[[slot]]
+                )
+        between_rows = self._compute_between_rows()
+        diagonal = np.maximum(within_diagonal, 0) + np.einsum(
+            "ij,ij->j", between_rows, between_rows
+        )
         return diagonal / self.total_weight
 
     def varying_features(self, variances: Floats | None = None) -> NDArray[np.bool_]:

@@ -26,7 +26,8 @@ from nearfar.solvers.mode_subspaces import (
 from nearfar.state import State, integer_value, labels
 from nearfar.summaries.mode_scatters import StackScatters
 
-# Fraction of the energy that each mode keeps if n_components is None, as in GTA.
+# Fraction of the energy that each mode keeps if n_components is None, as in general tensor
+# analysis (GTA).
 _ENERGY_FRACTION = 0.97
 # Reciprocal condition number below which the scatter within classes is treated as singular.
 _MIN_RECIPROCAL_CONDITION = 1e-12
@@ -38,7 +39,10 @@ class TwoDLDA(MultilinearLearner):
     The projections U of the rows and V of the columns should maximize the ratio of traces
 
     .. math:: \frac{D_b}{D_w} =
-        \frac{\sum_c n_c \|U^T (M_c - M) V\|^2}{\sum_i \|U^T (X_i - M_{c(i)}) V\|^2} .
+        \frac{\sum_c n_c \|U^T (M_c - M) V\|^2}{\sum_i \|U^T (X_i - M_{c(i)}) V\|^2} ,
+
+    where :math:`M_c` and :math:`n_c` are the mean and the size of class c, M is the mean of all
+    samples and c(i) is the class of sample i.
 
     The algorithm alternates between U and V. For fixed V, the columns of U are the leading
     eigenvectors of :math:`A_w^{-1} A_b`, scaled to length one, with
@@ -205,18 +209,18 @@ class TwoDLDA(MultilinearLearner):
                 shape, n_components, check_random_state(self.random_state)
             )
         steps, interrupt = self._run_iterations(scatters, initial_factors, n_components)
-        last_steps = steps[1::2]  # An iteration ends after the second mode.
-        best = len(last_steps) - 1
+        iteration_ends = steps[1::2]  # An iteration ends after the second mode.
+        selected_index = len(iteration_ends) - 1
         if self.selection == "best":
-            best = int(np.argmax([step.ratio for step in last_steps]))
+            selected_index = int(np.argmax([step.ratio for step in iteration_ends]))
         self.classes_ = classes
-        self.n_iter_ = best + 1
+        self.n_iter_ = selected_index + 1
         self.history_ = {
             "objective": [step.objective for step in steps],
             "ratio": [step.ratio for step in steps],
-            "seconds": [step.seconds for step in last_steps],
+            "seconds": [step.seconds for step in iteration_ends],
         }
-        self._keep_factors(last_steps[best].factors, scatters.mean, T.dtype)
+        self._keep_factors(iteration_ends[selected_index].factors, scatters.mean, T.dtype)
         if interrupt is not None:
             raise interrupt  # The attributes contain the best result before Ctrl-C.
         return self
@@ -225,11 +229,11 @@ class TwoDLDA(MultilinearLearner):
         """Return the number of components of each mode."""
         shape = scatters.mean.shape
         n_requested = self._resolve_n_components(shape)
-        totals = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
-        if not np.trace(totals[0]) > 0:
+        total_scatters = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
+        if not np.trace(total_scatters[0]) > 0:
             raise ValueError("TwoDLDA: all samples in X are equal. At least two must differ.")
         n_components = n_requested or [
-            count_leading_values(ordered_eigh(S)[0], _ENERGY_FRACTION) for S in totals
+            count_leading_values(ordered_eigh(S)[0], _ENERGY_FRACTION) for S in total_scatters
         ]
         max_components = [(n_classes - 1) * q for q in reversed(n_components)]
         if isinstance(self.n_components, tuple | list) and any(
@@ -248,22 +252,27 @@ class TwoDLDA(MultilinearLearner):
         initial_factors: Sequence[Matrix],
         n_components: Sequence[int],
     ) -> tuple[list[_Step], KeyboardInterrupt | None]:
-        """Return the steps of all complete iterations, and the KeyboardInterrupt or None.
+        """Return the steps of all complete iterations, and the KeyboardInterrupt that stopped them.
 
-        A KeyboardInterrupt during the first iteration is raised.
+        The second value is None if all iterations were completed. A KeyboardInterrupt during the
+        first iteration is raised.
         """
         steps: list[_Step] = []
         factors = list(initial_factors)
-        report, started = get_reporter(self), perf_counter()
+        report, start_time = get_reporter(self), perf_counter()
         try:
             for mode in [0, 1] * self.n_iter:
-                between = scatters.between_scatter(mode, factors)
-                within = scatters.within_scatter(mode, factors)
-                objective, U = _solve_mode(between, within, n_components[mode], self.ridge)
+                between_scatter = scatters.between_scatter(mode, factors)
+                within_scatter = scatters.within_scatter(mode, factors)
+                objective, U = _solve_mode(
+                    between_scatter, within_scatter, n_components[mode], self.ridge
+                )
                 factors = [U if k == mode else factor for k, factor in enumerate(factors)]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    ratio = float(np.sum(U * (between @ U)) / np.sum(U * (within @ U)))
-                steps.append(_Step(factors, objective, ratio, perf_counter() - started))
+                    ratio = float(
+                        np.sum(U * (between_scatter @ U)) / np.sum(U * (within_scatter @ U))
+                    )
+                steps.append(_Step(factors, objective, ratio, perf_counter() - start_time))
                 if mode == 1 and report is not None:
                     report({"objective": objective, "ratio": ratio, "seconds": steps[-1].seconds})
         except KeyboardInterrupt as interrupt:
@@ -283,17 +292,17 @@ class _Step(NamedTuple):
 
 
 def _solve_mode(
-    between: Matrix, within: Matrix, n_components: int, ridge: float
+    between_scatter: Matrix, within_scatter: Matrix, n_components: int, ridge: float
 ) -> tuple[float, Matrix]:
     """Return the sum of the leading eigenvalues of W⁻¹B, and their unit eigenvectors."""
-    d = len(within)
+    d = len(within_scatter)
     # If all samples of each class are equal, the ridge replaces the scatter within classes.
-    mean_diagonal = np.trace(within) / d or 1.0
-    regularized = within + ridge * mean_diagonal * np.eye(d)
+    mean_diagonal = np.trace(within_scatter) / d or 1.0
+    regularized_scatter = within_scatter + ridge * mean_diagonal * np.eye(d)
     try:
-        factor_definite(regularized, _MIN_RECIPROCAL_CONDITION)
+        factor_definite(regularized_scatter, _MIN_RECIPROCAL_CONDITION)
         values, vectors = linalg.eigh(
-            between, regularized, subset_by_index=[d - n_components, d - 1]
+            between_scatter, regularized_scatter, subset_by_index=[d - n_components, d - 1]
         )
     except linalg.LinAlgError:
         raise ValueError(

@@ -327,7 +327,7 @@ def _search_lines(
         return [
             *grid,
             f"search = {search}{inner}).fit(X, y{also})",
-            f"print({problem.measure.format_code('search.score(X_test, y_test)')})",
+            f"print({problem.measure.format_error_expression('search.score(X_test, y_test)')})",
         ]
     if scheme.code is not None:
         return [
@@ -335,7 +335,7 @@ def _search_lines(
             f"search = {search}{code_of(_inner(problem, tuning, train))})",
             f"folds = {scheme.code}",
             f"scores = cross_val_score(search, X, y, cv=folds, scoring={scoring_text})",
-            f"print({problem.measure.format_code('scores.mean()')})",
+            f"print({problem.measure.format_error_expression('scores.mean()')})",
             fit,
         ]
     # Folds by group, in time or of the user's own: scikit-learn's search must be told its splits.
@@ -365,7 +365,7 @@ def _search_lines(
         f"    search = {search}splits)",
         f"    search.fit({rows}[fold.train], y[fold.train])",
         f"    scores.append(search.score({rows}[fold.test], y[fold.test]))",
-        f"print({problem.measure.format_code('np.mean(scores)')})",
+        f"print({problem.measure.format_error_expression('np.mean(scores)')})",
     ]
 
 
