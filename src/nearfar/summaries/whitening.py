@@ -248,7 +248,7 @@ def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> M
     else:
         values, axes = find_between_axes(statistics)
     if values[0] <= np.finfo(float).eps ** 1.5 * variance:
-        raise ValueError("The class means of X are all equal, so they span no direction.")
+        raise ValueError("The class means are equal, so X has no direction that separates classes.")
     squares = np.einsum("ij,ij->j", factor, factor) / statistics.total_weight
     is_direction = _is_direction(statistics, values, axes.T, squares, by_svd=True)
     return axes[is_direction][: statistics.n_classes - 1].T
