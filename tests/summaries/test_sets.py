@@ -456,7 +456,7 @@ def test_bad_gaussians_are_refused(arguments, message):
 
 def test_factors_need_a_ridge():
     Z = np.ones((2, 3, 1))
-    with pytest.raises(ValueError, match="factors need a ridge"):
+    with pytest.raises(ValueError, match="ridge is required with factors"):
         Gaussians(np.zeros((2, 3)), factors=Z)
     with pytest.raises(ValueError, match="the ridge of Gaussian 1 is 0"):
         Gaussians(np.zeros((2, 3)), factors=Z, ridge=[1.0, 0.0])

@@ -21,7 +21,7 @@ _MAX_BLOCK_BYTES = 2**21
 
 
 class BlockScatters:
-    """Scatter matrices, in each mode, of tensors in a dask array or dataframe.
+    """Scatter matrix of each mode, for tensors in a dask array or dataframe.
 
     Implements :class:`~nearfar.summaries.mode_scatters.ModeScatters`.
 
@@ -92,7 +92,7 @@ def _compute_within_scatter(
     mean: Matrix,
     class_means: dict[Any, Matrix],
 ) -> Matrix:
-    """Return the scatter of a block of tensors about their class means. Runs on a worker."""
+    """Return the scatter of one block about the class means. Runs on a dask worker."""
     total = np.zeros((shape[mode], shape[mode]))
     if not len(rows):
         return total

@@ -29,23 +29,24 @@ from nearfar.summaries.row_moments import (
 
 # Maximum number of rows per task.
 _MAX_TASK_ROWS = 32_768
-# Maximum number of features for which rows are sorted by class in parts that fit in the cache.
-# These rows are multiplied with one BLAS thread.
+# Maximum number of features for which the rows are split into parts that fit in the cache. Each
+# part is sorted by class separately, and BLAS uses one thread.
 _MAX_NARROW_FEATURES = 256
 # Minimum number of blocks of rows in a task, because starting a task takes time.
 _MIN_TASK_BLOCKS = 2
-# Rows are sorted by class in parts. Each part has this number of blocks per class, because smaller
-# parts would be slower.
+# Rows with few features are split into parts before each part is sorted by class. The number of
+# rows in a part is this factor times the block size times the number of classes. Smaller parts
+# would be slower.
 _WINDOW_BLOCKS = 8
-# New rows are multiplied in float64 if the variance of a feature is more than this many times its
-# variance in the earlier rows.
+# Maximum ratio of a feature's variance in new rows to its variance in earlier rows. If the ratio is
+# larger, the new rows are multiplied in float64.
 _MAX_VARIANCE_RATIO = 4.0
 
 
 class ClassAdditions(ClassReadings):
-    """Base class of class statistics that adds rows to the moments of their classes."""
+    """Base class of `ClassStatistics` with the methods that add rows."""
 
-    #: Total weight of the rows at the last test of whether float32 is accurate enough.
+    #: Total weight of the rows when the accuracy of float32 was last tested.
     _asked = 0.0
     #: Whether float32 was accurate enough in the last test.
     _bears = False
@@ -78,7 +79,7 @@ class ClassAdditions(ClassReadings):
         return self._bears
 
     def _sum_squares(self) -> Matrix:
-        """Return Σ w (x-s)² of each feature, over the classes that store a scatter matrix."""
+        """Return Σ w (x-s)² for each feature, summed over classes that store a scatter matrix."""
         dense = [(second, second.dense) for second in self._seconds]
         return _add_terms(second.get_squares(sums) for second, sums in dense if sums is not None)
 
@@ -95,7 +96,8 @@ class ClassAdditions(ClassReadings):
 
         The rows of small classes are stored instead of summed.
         """
-        # The second moments of all classes have the same type and options, so use the first one.
+        # Second moments are computed in the same way for all classes, so use the options of the
+        # first class.
         second = self._seconds[0]
         block = balance_block_size(len(X), second.choose_block_rows(X))
         # The task size does not depend on the number of threads, so that rounding errors are the
@@ -108,8 +110,8 @@ class ClassAdditions(ClassReadings):
             tasks = split_pooled(codes, self.n_classes, block, size)
             task_groups = [[(-1, rows)] for rows in tasks]
         elif is_multiplied.any():
-            # If there are few features, sort the rows in parts that fit in the cache. Rows with
-            # many features are sorted all at once, because each row fills many cache lines.
+            # Rows with few features are sorted in parts that fit in the cache. Rows with many
+            # features are sorted all at once, because each row fills many cache lines.
             window = (
                 _WINDOW_BLOCKS * block * int(is_multiplied.sum())
                 if X.shape[1] <= _MAX_NARROW_FEATURES
@@ -179,7 +181,7 @@ class ClassAdditions(ClassReadings):
         codes: NDArray[np.intp],
         root: Floats | None,
     ) -> None:
-        """Store the given rows, and add them to the first moments. They must be sorted by class."""
+        """Store rows that are sorted by class, and add them to the first moments."""
         slots = codes[rows]
         deviations = X[rows] - self._shifts[slots]
         roots = np.ones(len(rows)) if root is None else root[rows]

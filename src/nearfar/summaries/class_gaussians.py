@@ -28,7 +28,7 @@ _SINGULAR = 1e-10
 
 @dataclass(frozen=True)
 class ClassGaussians:
-    """Gaussians of the classes of a sample.
+    """One Gaussian per class, with a regularized covariance.
 
     ``basis`` is a matrix T such that the pooled within-class covariance of the coordinates xT is
     the identity. A subspace U of these coordinates is TU in the feature space. ``family`` holds the

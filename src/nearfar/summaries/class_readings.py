@@ -15,7 +15,7 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ClassReadings:
-    """Base class of class statistics that computes scatters and covariances from moments.
+    """Base class of `ClassStatistics` with the methods that compute scatters and covariances.
 
     Private arrays list the classes in order of first appearance. Public arrays are sorted by label.
     """
@@ -90,7 +90,7 @@ class ClassReadings:
         return self._rounded
 
     def is_ill_conditioned(self) -> bool:
-        """Return True if rounding left the within scatter fewer than about two correct digits."""
+        """Return True if the within scatter has fewer than about two correct digits."""
         if not self._rounded:
             return False
         return not self.exceeds_rounding(np.sqrt(np.maximum(self.within_scatter().diagonal(), 0)))
@@ -223,19 +223,19 @@ class ClassReadings:
     def read_within(
         self, of_matrix: Callable[[Matrix], NDArray[Any]], of_rows: Callable[[Matrix], NDArray[Any]]
     ) -> Matrix:
-        """Evaluate a linear function of the pooled within scatter without forming the scatter.
+        """Return f(S) for a linear function f and the pooled within scatter S, without forming S.
 
         Parameters
         ----------
         of_matrix : callable
-            Function that takes a p×p matrix and returns the value.
+            The function f, which takes a p×p matrix.
         of_rows : callable
-            Function that takes a matrix H and returns the value for ``H.T @ H``.
+            Function that takes a matrix H with p columns and returns ``f(H.T @ H)``.
 
         Returns
         -------
         ndarray
-            The value of the function for ``within_scatter()``.
+            The result of ``f(within_scatter())``.
         """
         self._check_has_rows()
         (second_moment,) = self._seconds
@@ -288,8 +288,8 @@ class ClassReadings:
     def _compute_between_rows(self) -> NDArray[np.float64]:
         """Return the rows of `between_factor`, with the classes in order of first appearance."""
         self._check_has_rows()
-        # Subtract the shift of the first class from all shifts. The differences are small and
-        # exact.
+        # Use differences between the class shifts instead of the shifts, because the differences
+        # are small and exact.
         deviations = self._firsts / self._weights[:, None]
         deviations += self._shifts - self._shifts[0]
         deviations -= self._weights @ deviations / self.total_weight

@@ -39,7 +39,7 @@ _OVERFLOW_MESSAGE = "Sums of the values of X overflow: rescale the features of X
 
 
 class ClassStatistics(ClassAdditions):
-    r"""Weights, means and scatter matrices of the classes of a sample, computed in one pass.
+    r"""Weight, mean and scatter matrix of each class, computed in one pass over the data.
 
     For each class :math:`c` with rows :math:`x_i` of weight :math:`w_i`, the statistics are
 
@@ -156,7 +156,7 @@ class ClassStatistics(ClassAdditions):
         firsts = self.n_classes if self.pooled else 1
         return sum(second.n_rows or firsts for second in self._seconds)
 
-    # ------------------------------------------------------------------ accumulation
+    # ------------------------------------------------------------------ adding rows
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -218,8 +218,8 @@ class ClassStatistics(ClassAdditions):
             return self
         self._include_origin()
         # NaN or infinity in X makes the sums NaN or infinite, so checking the sums saves a pass
-        # over X. The sums are stored separately until they are checked, so this is done only if
-        # they are small.
+        # over X. Sums need additional memory until they are checked, so large sums are not used for
+        # this check.
         n_seconds = 1 if self.pooled else max(len(self._seconds), len(classes))
         state = 8 * n_seconds * self._make_second_moment(X.shape[1]).n_entries
         is_held_back = X.size >= _MIN_UNCHECKED_SIZE and state <= _MAX_HELD_BYTES
@@ -415,7 +415,7 @@ class ClassStatistics(ClassAdditions):
 
 
 def _find_first_rows(codes: NDArray[np.intp], requested: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the index of the first row of each requested class code. Every code must occur."""
+    """For each class code, return the index of the first row. Every code must occur."""
     end = 4096
     while True:
         rows = np.full(int(codes.max()) + 1, len(codes), dtype=np.intp)

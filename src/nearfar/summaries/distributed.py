@@ -33,7 +33,7 @@ BlockList = list[Any]
 
 
 class Mergeable(Protocol):
-    """Protocol of summaries that can be updated in batches and merged."""
+    """Protocol for summaries that can be updated in batches and merged."""
 
     @property
     def n_classes(self) -> int:

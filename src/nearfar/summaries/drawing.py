@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices
 from nearfar.labels import encode_known_labels
 
-# Pairs, triplets and quadruplets are numbered with 64-bit integers. This is the upper limit for the
-# numbers, because sums of larger numbers could overflow.
+# Maximum number of triplets or quadruplets that are numbered with 64-bit integers. Sums of larger
+# numbers could overflow.
 _MAX_RANK = 2**62
 
 
@@ -81,7 +81,7 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
 def _locate_ranks(
     sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Convert positions among the items of all classes to class indices and positions per class.
+    """Return the class of each item and its position in the class, from its overall position.
 
     Class c has ``sizes[c]`` items.
     """
@@ -134,7 +134,7 @@ def _decode_between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 
 
 def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Draw triplets (anchor, near, far), where near has the anchor's class and far does not."""
+    """Draw triplets: the first two rows have the same class, and the third has another class."""
     rows, start, size, _ = blocks
     n_others = rows.size - size
     if np.sum(size * (size - 1.0) * n_others) > _MAX_RANK:
@@ -146,7 +146,8 @@ def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> 
     c, rank = _locate_ranks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
     pair, far = np.divmod(rank, n_others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
-    # Skip the anchor when numbering near rows, and its class when numbering far rows.
+    # The near row must differ from the anchor, so skip the anchor. The far row must be in another
+    # class, so skip the class of the anchor.
     near += near >= anchor
     far += (far >= start[c]) * size[c]
     return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
@@ -159,8 +160,9 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
         ranks = draw_ranks(n_within * n_between, cap, rng)
         within, between = np.divmod(ranks, max(n_between, 1))
     else:
-        # Draw the two pairs separately, because the number of a quadruplet would overflow. Repeated
-        # draws are rare, since there are far more quadruplets than ``cap``.
+        # Draw the two pairs separately, because there are too many quadruplets to number them with
+        # 64-bit integers. Few of them are drawn twice, because ``cap`` is much smaller than their
+        # number.
         ranks_drawn = np.empty((0, 2), np.int64)
         while len(ranks_drawn) < cap:
             sides = [

@@ -39,11 +39,12 @@ AUTO_LOCAL_RIDGE = 0.01
 _MAX_PRODUCT_VECTORS = 1024
 # Maximum relative difference between a covariance passed by the user and its transpose.
 _MAX_ASYMMETRY = 1e-6
-# Tolerance for conditional variances, relative to the variance of the feature times the number of
-# features. Smaller values are treated as rounding errors.
+# A conditional variance is treated as a rounding error if it is below this tolerance times the
+# variance of the feature times the number of features.
 _MAX_ROUNDING = 16 * np.finfo(np.float64).eps
-# Upper limit for the distance between a row and its rounded copy, as a fraction of the distance of
-# the farthest neighbor. Values rounded to float32 or to three digits are below it.
+# A query is treated as a rounded copy of a training row if their distance is at most this fraction
+# of the distance to the farthest neighbor. Rounding to float32 or to three digits stays below this
+# limit.
 _MAX_COPY_DISTANCE = 1e-2
 
 
@@ -154,7 +155,7 @@ class Gaussians(Immutable):
             Z = np.zeros((n, p, 1))
         if ridge is None:
             raise ValueError(
-                "factors need a ridge: a number above 0, or one number above 0 per Gaussian."
+                "ridge is required with factors. Pass a number above 0, or one per Gaussian."
             )
         levels = np.asarray(ridge, dtype=np.float64)
         if levels.ndim > 1 or (levels.ndim == 1 and levels.shape != (n,)):
@@ -597,7 +598,7 @@ class Gaussians(Immutable):
 
 
 def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
-    """Return True if distances are cheaper for covariances of this rank than for dense ones.
+    """Return True if distances are cheaper to compute with low-rank than with dense covariances.
 
     >>> is_low_rank_cheaper(8, 30), is_low_rank_cheaper(8, 18)
     (True, False)

@@ -1,4 +1,4 @@
-"""Base class of immutable objects that are equal if their arrays are equal."""
+"""Base class for immutable objects that are equal if their arrays are equal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Immutable:
-    """Base class of immutable objects. Subclasses write their fields to ``vars(self)``."""
+    """Base class for immutable objects. Subclasses write their fields to ``vars(self)``."""
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable; cannot set {name!r}.")

@@ -104,7 +104,7 @@ def find_repeat(values: Indices) -> tuple[int, int] | None:
 
 
 def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
-    """Find the first row of ``a`` that is also in ``b``. Return its index in each, or None."""
+    """Find the first row of ``a`` that is also in ``b``. Return both row indices, or None."""
     in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
@@ -128,9 +128,6 @@ def _number_rows(a: Indices, b: Indices) -> tuple[Indices, Indices]:
     return number[: len(a)], number[len(a) :]
 
 
-# Conversions between points and indices, and between all rows and a subset.
-
-
 def check_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
     """Return the points as an array of shape (m, p) or (m, width, p). They must be finite."""
     shape, middle = ("(m, p)", ()) if width is None else (f"(m, {width}, p)", (width,))
@@ -148,7 +145,7 @@ def check_points(values: Any, name: str, width: int | None = None) -> NDArray[An
 
 
 def find_distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Indices]:
-    """Return the distinct points, sorted, and the tuples as indices of these points."""
+    """Return the sorted distinct points and, for each tuple, the indices of its points."""
     points = check_points(values, name, width)
     distinct, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
     return distinct, inverse.reshape(-1, width)
@@ -157,7 +154,7 @@ def find_distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[An
 def make_rows(
     distinct: NDArray[Any], codes: Indices, copies: Indices | None = None
 ) -> tuple[NDArray[Any], Indices]:
-    """Store the points of all tuples in an array X. Return X, and the tuples as row indices of X.
+    """Store the points of all tuples in X. Return X and, for each tuple, the row indices in X.
 
     The rows of a tuple must differ, so a point that occurs twice in a tuple gets two rows of X.
     ``copies`` holds the number of the copy, from 0, for each entry of ``codes``. By default, copies
@@ -173,7 +170,7 @@ def make_rows(
 
 
 def renumber(rows: Indices, kept_rows: Indices, n_samples: int) -> Indices:
-    """Return the tuples whose rows are all in ``kept_rows``, as positions in ``kept_rows``."""
+    """Keep the tuples whose rows are all in ``kept_rows``, and renumber their rows."""
     positions = np.full(n_samples, -1, np.intp)
     positions[kept_rows] = np.arange(kept_rows.size)
     renumbered = positions[rows]

@@ -23,7 +23,7 @@ _MAX_PRODUCT_BYTES = 2**25
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Weights and weighted means of c classes around each of b points.
+    """Weight and weighted mean of each class, computed around each of b points.
 
     Parameters
     ----------

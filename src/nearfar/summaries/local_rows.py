@@ -28,8 +28,10 @@ _MAX_PRODUCT_BYTES = 2**25
 _MAX_PAIR_ENTRIES = 1 << 16
 _FLOAT64 = np.dtype(np.float64)
 # A search uses float32 only if the error bounds of the squared distances are above this value.
+# Smaller values could underflow.
 _MIN_FLOAT32 = 1e-25
 # A search uses float32 only if the squared distances of the nearest rows are below this value.
+# Larger values could overflow.
 _MAX_FLOAT32 = 1e30
 # Maximum number of candidate rows per neighbor after a search in float32. With more candidates, the
 # search is repeated in float64.
@@ -363,7 +365,7 @@ class LocalRows:
         return np.sqrt(exact[best]), indices[best]
 
     def rank_classes(self, queries: LocalQueries, indices: Indices) -> Indices:
-        """Return the rank of the nearest row of each class, of shape (b, c), to break ties.
+        """Rank the nearest row of each class, to break ties. The ranks have shape (b, c).
 
         ``indices`` contains m rows per query, ascending. The nearest of them has rank 0. Rows at
         the same distance are ranked by index. A class without a row has rank m.
@@ -502,7 +504,7 @@ def bound_kth_distance(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
 
 
 def find_entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Indices, Indices]:
-    """Return the row and column indices of the entries that are at most ``reach`` of their row."""
+    """Return the indices (i, j) of all entries for which ``squares[i, j] <= reach[i]``."""
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, indices = np.divmod(flat, squares.shape[1])
     return owner, indices

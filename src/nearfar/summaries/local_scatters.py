@@ -16,8 +16,8 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, 
 # less than this fraction of the sum is left, too few digits are correct, and the scatter is
 # computed again from differences.
 _MIN_FRACTION_LEFT = 1e-5
-# Maximum error of the squared distances from a query, as a fraction of the largest of them. If the
-# error is larger, the scatters of the query are computed again from differences.
+# Maximum error of the squared distances from a query, as a fraction of the largest squared
+# distance. If the error is larger, the scatters of the query are computed again from differences.
 _MAX_RELATIVE_ERROR = 1e-8
 # A scatter is set to zero if its trace is at most this fraction of the mean squared distance
 # between the rows and the query.
@@ -55,7 +55,7 @@ def compute_scatters(
     window: Window | None = None,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Return the scatters of the m nearest rows of each query under the metric of the query.
+    """Compute scatters from the m nearest rows of each query, found with the query's metric.
 
     ``window`` can be passed if the nearest rows are already known. All sums are matrix products of
     dense weights and centered rows. If a window is so small that these sums lose too many digits,

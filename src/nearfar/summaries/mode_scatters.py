@@ -23,7 +23,7 @@ _BLOCK_BYTES = 2**20
 
 
 class ModeScatters(Protocol):
-    r"""Protocol of objects that compute the scatter matrix of tensors in each mode.
+    r"""Protocol for objects that compute one scatter matrix of tensors per mode.
 
     :math:`X_{ij}` is tensor j of class i.
 
@@ -44,7 +44,7 @@ class ModeScatters(Protocol):
 
 
 class StackScatters:
-    """Scatter matrices, in each mode, of an array of tensors. The array is read in blocks.
+    """Scatter matrix of each mode, for an array of tensors that is read in blocks.
 
     No centered copy of the array is made. float32 blocks are centered and multiplied in float32 and
     summed in float64, unless squares exceed the range of float32.
@@ -144,7 +144,7 @@ class StackScatters:
 
 
 class UncenteredScatters:
-    """Scatter matrices about zero in each mode, computed from scatter matrices about the mean.
+    """Scatter matrix of each mode about zero, computed from the scatter matrix about the mean.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ Factors = Sequence[Floats | None]
 
 
 class ModeStatistics:
-    r"""Class means of tensors and their scatter matrices in each mode, computed in one pass.
+    r"""Class means of tensors and one scatter matrix per mode, computed in one pass.
 
     Let :math:`X_i` be tensors of classes c with means :math:`M_c` and :math:`n_c` samples, let M be
     the mean of all samples, and let :math:`U_j` be factors of shape :math:`d_j \times q_j` that

@@ -439,7 +439,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        # Entry c is the current component that contains component c of the start of this round.
+        # Component into which each component has been merged in this round.
         owner = np.arange(labels.max() + 1)
         for code in range(len(owner)):
             if code == largest:
@@ -449,7 +449,8 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
             row = int(distances[:, 0].argmin())
             source, target = int(inside[row]), int(outside[nearest[row, 0]])
             component, other_component = owner[code], owner[labels[target]]
-            # If the two components are equal, an earlier link of this round has connected them.
+            # If both rows are now in the same component, an earlier link has already connected
+            # them.
             if component != other_component:
                 links.append((source, target, float(distances[row, 0])))
                 owner[owner == other_component] = component

@@ -8,8 +8,8 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 
-# Differences are stored if all of them together have at most this size in bytes, or if there are at
-# most as many pairs as rows. Otherwise, sums over pairs are computed from the rows.
+# If the array of differences is larger than this number of bytes and there are more pairs than
+# rows, the array is not stored. Sums over pairs are then computed from the rows.
 _MAX_STORED_BYTES = 64_000_000
 
 

@@ -27,8 +27,8 @@ _MAX_THREADED_FEATURES = 256
 _MIN_THREADED_SIZE = 2**18
 # Maximum number of small tasks that one thread runs as a group.
 _MAX_GROUP = 16
-# BLAS subtracts the class shifts from sorted rows if runs of rows of the same class have at least
-# this mean length. If the runs are shorter, NumPy subtracts the shifts.
+# Minimum mean number of consecutive rows of the same class for which BLAS subtracts the class
+# shifts. If the number is smaller, NumPy subtracts the shifts.
 _MIN_RUN = 32
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -272,7 +272,7 @@ def balance_block_size(n_rows: int, size: int) -> int:
 
 
 def sort_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
-    """Split the rows into windows of ``window`` consecutive rows, and sort each by class.
+    """Split the rows into parts of ``window`` consecutive rows, and sort each part by class.
 
     Yield the sorted row indices of each window, and its number of rows per class. Rows that are
     read window by window are loaded into the cache only once.

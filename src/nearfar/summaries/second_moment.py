@@ -178,9 +178,9 @@ class SecondMoment(Products):
         first: Matrix,
         weight: Floats,
     ) -> Matrix:
-        """Evaluate a linear function of the scatter without forming the scatter.
+        """Return f(S) for a linear function f and the scatter S, without forming S.
 
-        ``of_matrix`` returns the value for a matrix, ``of_rows`` the value for HᵀH, given H.
+        ``of_matrix`` is the function f. ``of_rows`` takes a matrix H and returns f(HᵀH).
         """
         if self.dense is None:
             return of_rows(self.factor(first / weight[:, None]))

@@ -20,9 +20,8 @@ Shrinkage = float | Literal["auto"]
 AUTO_SHRINKAGE = 1e-3
 # Smallest nonzero variance that is accepted. Computations with a smaller variance would underflow.
 _MIN_VARIANCE = 1e-290
-# Axes are computed from the Gram matrix of the rows if the ratio of the smallest to the largest
-# eigenvalue in use is above this value. With a smaller ratio, fewer than half of the digits would
-# be correct.
+# Minimum ratio of the smallest to the largest eigenvalue in use for which axes are computed from
+# the Gram matrix of the rows. With a smaller ratio, fewer than half of the digits would be correct.
 _MIN_EIGENVALUE = 1e-8
 NO_WITHIN_SCATTER = (
     "The points of each class are equal, so X has no within-class scatter. Use shrinkage='auto'."
@@ -46,7 +45,7 @@ def _is_direction(
     *,
     by_svd: bool = False,
 ) -> NDArray[np.bool_]:
-    """Return a mask of the axes (columns) with variance, from an eigendecomposition or an SVD."""
+    """Return a mask of the axes (columns of ``axes``) along which the data vary."""
     eps = float(np.finfo(np.float64).eps)
     rounding = len(diagonal) * eps**2 if by_svd else eps
     tolerance = get_rank_tolerance(statistics)

@@ -1,4 +1,4 @@
-"""Base class of index-based supervision."""
+"""Base class for index-based supervision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DrawSeed = int | np.random.RandomState | None
 
 
 class Supervision(Immutable):
-    """Base class of index-based supervision, with immutable fields.
+    """Base class for index-based supervision, with immutable fields.
 
     It has no ``__len__``, ``shape``, ``__getitem__``, ``__iter__`` or ``__array__`` on purpose:
     scikit-learn would treat an object with one of them as an array and slice it row by row.

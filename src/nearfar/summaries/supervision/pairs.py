@@ -193,7 +193,7 @@ class Pairs(Supervision):
     def from_arrays(
         cls, pairs: ArrayLike, sign: ArrayLike, *, conflicts: Conflicts = "raise"
     ) -> tuple[NDArray[Any], Self]:
-        """Convert pairs of points to an array X of distinct points and row indices of X.
+        """Store the distinct points in an array X. Return X and pairs of row indices.
 
         Two equal points of one pair become two rows.
 
@@ -275,5 +275,5 @@ _CONFLICTS_HINT = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to 
 def _find_conflicts(
     similar: Indices, dissimilar: Indices
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return masks of the conflicting pairs among the similar and among the dissimilar pairs."""
+    """Return two masks that mark the conflicting pairs in ``similar`` and in ``dissimilar``."""
     return mask_shared_rows(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))

@@ -95,7 +95,7 @@ class Quadruplets(Supervision):
         unknown: Any = None,
         random_state: DrawSeed = None,
     ) -> Self:
-        """Draw quadruplets from labels: a and b have the same class, c and d different classes.
+        """Draw quadruplets (a, b, c, d), where a and b have the same class, but c and d do not.
 
         Quadruplets are drawn uniformly without replacement from all such quadruplets. The
         quadruplets are never enumerated, so time and memory are linear in the number of rows plus
@@ -130,7 +130,7 @@ class Quadruplets(Supervision):
     def from_pairs(
         cls, pairs: Pairs, *, n_quadruplets: int | None = None, random_state: DrawSeed = None
     ) -> Self:
-        """Combine each similar pair with each dissimilar pair.
+        """Create quadruplets by combining each similar pair with each dissimilar pair.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Quadruplets(Supervision):
 
     @classmethod
     def from_arrays(cls, quadruplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Convert quadruplets of points to an array X of distinct points and row indices of X.
+        """Store the distinct points in an array X. Return X and quadruplets of row indices.
 
         Two equal points of one pair become two rows. Two equal pairs of one quadruplet become two
         pairs of rows.

@@ -91,11 +91,11 @@ class Triplets(Supervision):
         unknown: Any = None,
         random_state: DrawSeed = None,
     ) -> Self:
-        """Draw triplets from labels: near has the class of the anchor, far another class.
+        """Draw triplets: the first two rows have the same class, and the third has another class.
 
         Triplets are drawn uniformly without replacement from all such triplets. The triplets are
         never enumerated, so time and memory are linear in the number of rows plus the number of
-        drawn triplets. A row that is alone in its class can occur only as far.
+        drawn triplets. A row that is alone in its class can occur only as the third row.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Triplets(Supervision):
     def from_neighbors(
         cls, X: ArrayLike, y: ArrayLike, *, n_near: int = 3, n_far: int = 10
     ) -> Self:
-        """Combine the nearest rows of the same class with the nearest rows of other classes.
+        """Create triplets from the nearest rows of the same class and of other classes.
 
         Each row is an anchor, near is one of its ``n_near`` nearest neighbors in its class, and far
         one of its ``n_far`` nearest neighbors in other classes. The neighbor search is Euclidean
@@ -173,7 +173,7 @@ class Triplets(Supervision):
     def from_pairs(
         cls, pairs: Pairs, *, n_triplets: int | None = None, random_state: DrawSeed = None
     ) -> Self:
-        """Combine each similar pair with each dissimilar pair that shares a row with it.
+        """Create triplets by combining similar and dissimilar pairs that share a row.
 
         The shared row is the anchor.
 
@@ -213,7 +213,7 @@ class Triplets(Supervision):
 
     @classmethod
     def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Convert triplets of points to an array X of distinct points and row indices of X.
+        """Store the distinct points in an array X. Return X and triplets of row indices.
 
         Equal points of one triplet become different rows.
 
