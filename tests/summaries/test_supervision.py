@@ -978,7 +978,7 @@ TWO_PAIRS = [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 1.0], [4.0, 5.0]]]
         (
             [TWO_PAIRS[1], TWO_PAIRS[0][::-1], TWO_PAIRS[0]],
             [-1, -1, 1],
-            r"pairs rows 2 \(sign \+1\) and 1 \(sign -1\) hold the same two points",
+            r"pairs rows 2 \(sign \+1\) and 1 \(sign -1\) are the same two points",
         ),
     ],
 )

@@ -32,8 +32,8 @@ from nearfar.summaries.second_moment import SecondMoment
 # Minimum number of values in a batch of rows for which only sums are checked for NaN and infinity.
 # In a smaller batch, every value is checked.
 _MIN_UNCHECKED_SIZE = 2**17
-# Maximum size, in bytes, of the sums over a batch of rows. If the sums are larger, every value is
-# checked for NaN and infinity instead of the sums.
+# Maximum size, in bytes, of the sums that are used to detect NaN and infinity in a batch of rows.
+# If the sums are larger, every value of the batch is checked.
 _MAX_HELD_BYTES = 2**24
 _OVERFLOW_MESSAGE = "Sums of the values of X overflow: rescale the features of X."
 

@@ -60,7 +60,7 @@ def is_dask(data: Any) -> bool:
 
 
 def make_empty_like(X: Any) -> ArrayLike:
-    """Return an empty array or frame with the columns of X, to check X before it is computed."""
+    """Return an empty array or frame with the columns and types of X, a Dask collection."""
     if _is_frame(X) and X.ndim == 2:
         pandas = import_optional("pandas", "dask")
         dtypes = X.dtypes

@@ -430,8 +430,7 @@ class Gaussians(Immutable):
         if m < 1 or (center == "point" and m < 2):
             raise ValueError(
                 f"n_neighbors must be at least {2 if center == 'point' else 1} for "
-                f"center={center!r}, which divides by n_neighbors{' - 1' * (center == 'point')}; "
-                f"got {m}."
+                f"center={center!r}; got {m}."
             )
         n, p = centers.shape
         is_low_rank = _uses_low_rank(storage, m, p, ridge)

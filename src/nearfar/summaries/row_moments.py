@@ -129,7 +129,7 @@ def compute_pooled_moments(
     exact: bool = False,
     space: Workspace | None = None,
 ) -> tuple[Indices, Moments]:
-    """Return the classes that occur, their first moments, and one second moment of all rows.
+    """Return the classes of the rows, a first moment per class, and one second moment.
 
     ``slots`` holds the class of every row of X, and ``size`` is the number of rows per block. Row k
     of the first moments belongs to the k-th returned class. The rows should be nearly sorted by

@@ -222,7 +222,7 @@ class Pairs(Supervision):
         if clash is not None and conflicts == "raise":
             raise ValueError(
                 f"pairs rows {np.flatnonzero(is_similar)[clash[0]]} (sign +1) and "
-                f"{np.flatnonzero(~is_similar)[clash[1]]} (sign -1) hold the same two points, "
+                f"{np.flatnonzero(~is_similar)[clash[1]]} (sign -1) are the same two points, "
                 "which cannot be both similar and dissimilar; "
                 f"{_CONFLICTS_HINT.format('Pairs.from_arrays')}"
             )

@@ -220,7 +220,7 @@ class Triplets(Supervision):
         Parameters
         ----------
         triplets : array-like of shape (n_triplets, 3, n_features)
-            The points anchor, near and far of each triplet.
+            Three points per triplet: the anchor, the near point and the far point.
 
         Returns
         -------
@@ -246,7 +246,7 @@ class Triplets(Supervision):
         Returns
         -------
         ndarray of shape (n_triplets, 3, n_features)
-            The points anchor, near and far of each triplet.
+            Three points per triplet: the anchor, the near point and the far point.
         """
         return self._check_X(X)[self.indices]
 
